@@ -1,0 +1,66 @@
+"""The errors that users see. Each names what was asked, what there is, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class RollError(Exception):
+    """A mistake or a failure with a message written for the user: the command line prints it without a traceback."""
+
+
+class PluginError(RollError):
+    """A plugin or a backend that was asked for by name cannot be used."""
+
+
+class DataError(RollError):
+    """A data file is missing, empty or holds a row that cannot be used."""
+
+
+class CheckpointError(RollError):
+    """A checkpoint is missing, incomplete or does not fit this run."""
+
+
+class WorkerDied(RollError):
+    """A worker process ended while the run still needed it."""
+
+
+class WeightSyncError(RollError):
+    """An engine did not confirm the weights that the trainer sent."""
+
+
+class IllegalOrder(RollError):
+    """An engine was asked for something its state does not allow, such as generating while asleep."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing in a config that cannot work.
+
+    `path` is the dotted key, `value` what the user wrote, `rule` what must hold, `hint` what to do.
+    """
+
+    path: str
+    rule: str
+    value: object = None
+    hint: str = ""
+
+    def __str__(self) -> str:
+        head = f"{self.path}: {self.rule}" if self.path else self.rule
+        shown = "" if self.value is None else f"\n    given: {self.value!r}"
+        hint = "" if not self.hint else f"\n    try:   {self.hint}"
+        return head + shown + hint
+
+
+class ConfigError(RollError):
+    """A config with problems; all of them are reported together."""
+
+    def __init__(self, problems: Sequence[Problem], source: str = "") -> None:
+        self.problems = list(problems)
+        self.source = source
+        count = len(self.problems)
+        where = f" in {source}" if source else ""
+        lines = [f"{count} problem{'s' if count != 1 else ''}{where}"]
+        lines += [f"- {problem}" for problem in self.problems]
+        super().__init__("\n".join(lines))

@@ -1,0 +1,52 @@
+"""The platform that every machine has: a device is a process."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from roll_core.platforms.base import Ability, Memory, Platform
+
+if TYPE_CHECKING:
+    import torch
+
+
+class CpuPlatform(Platform):
+    """Plain processors. Several workers may share a core, so a config may name more devices than cores."""
+
+    name: ClassVar[str] = "cpu"
+    device_type: ClassVar[str] = "cpu"
+    ray_resource: ClassVar[str] = "CPU"
+    collective_backend: ClassVar[str] = "gloo"
+
+    def device_count(self) -> int:
+        """Number of cores this process may use."""
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+    def device(self, index: int = 0) -> torch.device:
+        """The one cpu device; the index is ignored."""
+        import torch
+
+        return torch.device("cpu")
+
+    def abilities(self) -> frozenset[Ability]:
+        """bfloat16 works on every processor torch supports, if slowly."""
+        return frozenset({Ability.BF16})
+
+    def worker_env(self, role: str) -> dict[str, str]:
+        """One thread per worker: with several workers, more threads than cores make every one of them slower."""
+        return {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+    def device_uid(self, index: int = 0) -> str:
+        """All processes of a node share one memory."""
+        return "cpu"
+
+    def empty_cache(self) -> None:
+        """Nothing is cached outside the process's own heap."""
+
+    def memory(self) -> Memory:
+        """Resident set of this process, in bytes."""
+        import psutil
+
+        info: Any = psutil.Process().memory_info()
+        return Memory(info.rss, info.rss, getattr(info, "peak_wset", info.rss), psutil.virtual_memory().total)

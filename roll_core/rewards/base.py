@@ -1,0 +1,60 @@
+"""What a reward is: a function from a response and its row to exactly one score.
+
+A reward that raises, hangs or kills its process never ends a run: the worker turns each of these into a score
+with a status of its own. "Could not grade" is counted apart from "wrong".
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class Status(str, Enum):
+    """How a score came about."""
+
+    OK = "ok"
+    COULD_NOT_GRADE = "could_not_grade"
+    TIMEOUT = "timeout"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class RewardSample:
+    """One response to be scored. `fields` holds the data row's other columns, as they stood in the file."""
+
+    id: str
+    prompt: str
+    response: str
+    ground_truth: str = ""
+    tag: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Score:
+    """A sample's score in [0, 1], where 1 is right, and the reward used in training (the score, unless given).
+
+    Where the status is not OK the score is 0.0 and means nothing; `reason` says why, in a sentence.
+    """
+
+    score: float
+    status: Status = Status.OK
+    reason: str = ""
+    reward: float | None = None
+
+
+class Reward(ABC):
+    """Scores samples one at a time, in a process of its own. Subclass it and name it in the config."""
+
+    @classmethod
+    def self_test(cls) -> list[str]:
+        """Sentences about an install in which this reward would give wrong verdicts; run before a run starts."""
+        return []
+
+    @abstractmethod
+    def score(self, sample: RewardSample) -> Score:
+        """Score one sample. May raise; must not depend on other samples."""
