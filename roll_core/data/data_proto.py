@@ -34,7 +34,8 @@ class DataProto:
         self.batch: dict[str, torch.Tensor] = dict(batch or {})
         self.non_tensor_batch = {name: _objects(column) for name, column in (non_tensor_batch or {}).items()}
         self.meta_info: dict[str, Any] = dict(meta_info or {})
-        lengths = {name: len(column) for name, column in (*self.batch.items(), *self.non_tensor_batch.items())}
+        lengths = {name: len(column) for name, column in self.batch.items()}
+        lengths |= {name: len(column) for name, column in self.non_tensor_batch.items()}
         if len(set(lengths.values())) > 1:
             shown = ", ".join(f"{name} {length}" for name, length in lengths.items())
             raise ValueError(f"columns of one batch must have equal lengths, got: {shown}")
@@ -54,8 +55,8 @@ class DataProto:
         return [*self.batch, *self.non_tensor_batch]
 
     def __len__(self) -> int:
-        for column in (*self.batch.values(), *self.non_tensor_batch.values()):
-            return len(column)
+        for name in self.columns:
+            return len(self[name])
         return 0
 
     def __contains__(self, name: str) -> bool:
@@ -230,7 +231,7 @@ def _equal(left: Any, right: Any) -> bool:
 
 def _same(left: Any, right: Any) -> bool:
     if isinstance(left, np.ndarray | torch.Tensor):
-        return type(left) is type(right) and left.shape == right.shape and bool((left == right).all())
+        return type(left) is type(right) and left.shape == right.shape and bool(np.all(np.asarray(left == right)))
     return bool(left == right)
 
 
