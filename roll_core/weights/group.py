@@ -1,0 +1,42 @@
+"""A process group between a trainer and its engines, beside whatever groups each of them has."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+
+def join_group(*, address: str, port: int, rank: int, world_size: int, backend: str, timeout_s: float) -> Any:
+    """Join a group of processes that have no default group in common. Rank 0 listens on `port`.
+
+    torch offers this only through the helper behind `new_group`; its keyword for backend options was renamed
+    between releases, so it is not passed.
+    """
+    timeout = timedelta(seconds=timeout_s)
+    store = distributed_c10d.TCPStore(address, port, world_size, is_master=rank == 0, timeout=timeout)
+    helper = distributed_c10d._new_process_group_helper
+    known = inspect.signature(helper).parameters
+    arguments: dict[str, Any] = {
+        "group_size": world_size,
+        "group_rank": rank,
+        "global_ranks_in_group": [],
+        "backend": dist.Backend(backend),
+        "store": distributed_c10d.PrefixStore("roll-weights", store),
+        "group_name": f"roll-weights-{port}",
+        "timeout": timeout,
+    }
+    group, _ = helper(**{name: value for name, value in arguments.items() if name in known})
+    return group
+
+
+def broadcast(group: Any, tensor: torch.Tensor) -> None:
+    """Send `tensor` from rank 0 to all others, or fill it there; returns when it is done."""
+    options = distributed_c10d.BroadcastOptions()
+    options.rootRank = 0
+    options.rootTensor = 0
+    group.broadcast([tensor], options).wait()
