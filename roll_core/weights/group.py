@@ -18,7 +18,7 @@ def join_group(*, address: str, port: int, rank: int, world_size: int, backend: 
     between releases, so it is not passed.
     """
     timeout = timedelta(seconds=timeout_s)
-    store = distributed_c10d.TCPStore(address, port, world_size, is_master=rank == 0, timeout=timeout)
+    store = dist.TCPStore(address, port, world_size, is_master=rank == 0, timeout=timeout)  # type: ignore[attr-defined]
     helper = distributed_c10d._new_process_group_helper
     known = inspect.signature(helper).parameters
     arguments: dict[str, Any] = {
@@ -26,7 +26,7 @@ def join_group(*, address: str, port: int, rank: int, world_size: int, backend: 
         "group_rank": rank,
         "global_ranks_in_group": [],
         "backend": dist.Backend(backend),
-        "store": distributed_c10d.PrefixStore("roll-weights", store),
+        "store": dist.PrefixStore("roll-weights", store),  # type: ignore[attr-defined]
         "group_name": f"roll-weights-{port}",
         "timeout": timeout,
     }
