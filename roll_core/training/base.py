@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel
 
@@ -34,20 +34,35 @@ class TrainPlan:
     max_grad_norm: float = 1.0
 
 
-@dataclass
+@dataclass(frozen=True)
 class Tally:
-    """A metric as a sum and a weight, so that micro-batches and ranks reduce to the exact mean."""
+    """A metric that adds up over micro-batches and ranks: `a + b` is what one pass over both would have given.
+
+    `mean` is total / weight, the exact mean of what was weighed. `sum` is total: shares of a loss that was
+    divided by its normaliser beforehand. `max` and `min` carry the extreme in `total`. A tally that weighed
+    nothing (weight 0) changes nothing it is added to.
+    """
 
     total: float
     weight: float = 1.0
+    reduction: Literal["mean", "sum", "max", "min"] = "mean"
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(self.total + other.total, self.weight + other.weight)
+        if self.reduction != other.reduction:
+            raise ValueError(f"a tally of kind {self.reduction} added to one of kind {other.reduction}")
+        weight = self.weight + other.weight
+        if self.reduction in ("max", "min") and self.weight and other.weight:
+            extreme = max if self.reduction == "max" else min
+            return Tally(extreme(self.total, other.total), weight, self.reduction)
+        totals = [tally.total for tally in (self, other) if tally.weight]
+        return Tally(sum(totals), weight, self.reduction)
 
     @property
-    def mean(self) -> float:
-        """total / weight; 0 where nothing was counted."""
-        return self.total / self.weight if self.weight else 0.0
+    def value(self) -> float:
+        """The number to report; 0 where nothing was weighed."""
+        if not self.weight:
+            return 0.0
+        return self.total / self.weight if self.reduction == "mean" else self.total
 
 
 @dataclass(frozen=True)
@@ -72,8 +87,13 @@ class TokenLoss(Protocol):
     mini-batch (over all micro-batches and ranks), so that shares add up; and the metrics to report.
     """
 
-    needs_entropy: bool
-    needs_values: bool
+    @property
+    def needs_entropy(self) -> bool:
+        """Whether `MicroBatch.entropy` must be filled; it costs a pass over the whole vocabulary."""
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether `MicroBatch.values` must be filled; only critics can."""
 
     def __call__(self, micro: MicroBatch) -> tuple[torch.Tensor, dict[str, Tally]]: ...
 
