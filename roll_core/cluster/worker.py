@@ -1,0 +1,191 @@
+"""The three kinds of worker process. Plain classes: `WorkerGroup` makes Ray actors of them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from roll_core.cluster.process import free_port, load_target, prepare
+from roll_core.cluster.spec import WorkerSpec
+
+if TYPE_CHECKING:
+    from roll_core.data import DataProto
+    from roll_core.inference import Completion, GenerationRequest
+    from roll_core.rewards import RewardSample, Score
+    from roll_core.training import TokenLoss, TrainPlan
+    from roll_core.weights import WeightManifest
+
+log = logging.getLogger(__name__)
+
+
+class _Worker:
+    """What all workers have: a name in Ray's messages, facts about the process, and a call that never ends."""
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        self.spec = spec
+        self.platform = prepare(spec)
+
+    def __repr__(self) -> str:
+        return self.spec.name
+
+    def facts(self) -> dict[str, Any]:
+        """Process id and a free port on this node's address."""
+        import ray
+
+        return {"pid": os.getpid(), "address": ray.util.get_node_ip_address(), "port": free_port()}
+
+    def watch(self) -> None:
+        """Never return: whoever waits for this learns at once when the process ends."""
+        threading.Event().wait()
+
+
+class TrainWorker(_Worker):
+    """One rank of a role that trains or scores."""
+
+    def setup(self, master_addr: str, master_port: int, plan: TrainPlan | None) -> None:
+        """Make the strategy and let it join its peers and load the model."""
+        context = replace(self.spec.context, master_addr=master_addr, master_port=master_port)
+        self.strategy = load_target(self.spec.strategy_target)(self.spec.role, self.platform, context)
+        self.strategy.setup(plan)
+        self.weight_group: Any = None
+
+    def train_step(self, batch: DataProto, loss: TokenLoss) -> tuple[dict[str, float], float]:
+        """One optimiser step; the metrics, and the seconds it took here."""
+        start = time.perf_counter()
+        metrics: dict[str, float] = self.strategy.train_step(batch, loss)
+        return metrics, time.perf_counter() - start
+
+    def log_probs(self, batch: DataProto, temperature: float, entropy: bool) -> DataProto:
+        """Log-probs of this rank's rows."""
+        scored: DataProto = self.strategy.log_probs(batch, temperature=temperature, entropy=entropy)
+        return scored
+
+    def values(self, batch: DataProto) -> DataProto:
+        """A critic's values of this rank's rows."""
+        valued: DataProto = self.strategy.values(batch)
+        return valued
+
+    def describe_weights(self, bucket_bytes: int) -> WeightManifest | None:
+        """The manifest of version 0, from rank 0; the other ranks take part in gathering."""
+        from roll_core.weights.broadcast import describe
+
+        manifest = describe(self.strategy.weights(bucket_bytes), version=0)
+        return manifest if self.spec.context.rank == 0 else None
+
+    def join_weight_group(self, address: str, port: int, world_size: int) -> None:
+        """Rank 0 opens the group that the engines join."""
+        self.weight_group = _join(self, address, port, 0, world_size)
+
+    def send_weights(self, manifest: WeightManifest, bucket_bytes: int) -> None:
+        """Send the weights as they are now."""
+        from roll_core.weights.broadcast import BroadcastSender
+
+        BroadcastSender(self.weight_group).send(self.strategy.weights(bucket_bytes), manifest)
+
+    def offload(self) -> None:
+        """Free the device for a colocated engine."""
+        self.strategy.offload()
+
+    def reload(self) -> None:
+        """Undo `offload`."""
+        self.strategy.reload()
+
+    def save(self, path: Path) -> None:
+        """Write this rank's part of a checkpoint."""
+        self.strategy.save(path)
+
+    def load(self, path: Path) -> None:
+        """Restore this rank's part of a checkpoint."""
+        self.strategy.load(path)
+
+    def close(self) -> None:
+        """Leave the process group."""
+        self.strategy.close()
+
+
+class InferWorker(_Worker):
+    """One engine."""
+
+    def start(self) -> None:
+        """Make the engine and load what it needs."""
+        self.strategy = load_target(self.spec.strategy_target)(self.spec.role, self.platform, self.spec.context)
+        self.strategy.start()
+        self.weight_group: Any = None
+
+    def join_weight_group(self, address: str, port: int, rank: int, world_size: int) -> None:
+        """Join the trainer's group."""
+        self.weight_group = _join(self, address, port, rank, world_size)
+
+    def generate(self, requests: Sequence[GenerationRequest], interval_s: float) -> Iterator[list[Completion]]:
+        """Completions as they finish, in lists no more often than every `interval_s`: each yield costs a message."""
+        finished: list[Completion] = []
+        sent = time.monotonic()
+        for completion in self.strategy.generate(requests):
+            finished.append(completion)
+            if time.monotonic() - sent >= interval_s:
+                yield finished
+                finished, sent = [], time.monotonic()
+        if finished:
+            yield finished
+
+    def abort(self, request_ids: Sequence[str] | None) -> list[str]:
+        """Stop requests; returns those that were running."""
+        aborted: list[str] = self.strategy.abort(request_ids)
+        return aborted
+
+    def update_weights(self, manifest: WeightManifest) -> str:
+        """Take the weights the trainer is sending; returns the digest of what was taken."""
+        from roll_core.weights.broadcast import BroadcastReceiver
+
+        receiver = BroadcastReceiver(self.weight_group, manifest, self.platform.device(0))
+        digest: str = self.strategy.update_weights(receiver)
+        return digest
+
+    def sleep(self) -> None:
+        """Free the device for a colocated trainer."""
+        self.strategy.sleep()
+
+    def wake(self) -> None:
+        """Undo `sleep`."""
+        self.strategy.wake()
+
+    def stop(self) -> None:
+        """End the engine."""
+        self.strategy.stop()
+
+
+class RewardActor(_Worker):
+    """One worker of a reward domain. It has no state worth keeping, so Ray may start it again."""
+
+    def __init__(self, spec: WorkerSpec, reward: str, options: Mapping[str, Any]) -> None:
+        super().__init__(spec)
+        from roll_core.rewards.worker import RewardWorker
+
+        self.worker = RewardWorker(reward, dict(options))
+
+    def compute_rewards(self, samples: Sequence[RewardSample]) -> tuple[list[Score], int]:
+        """One score per sample, and this process's id, which changes when the worker was restarted."""
+        return self.worker.compute_rewards(list(samples)), os.getpid()
+
+    def close(self) -> None:
+        """End the grading processes."""
+        self.worker.close()
+
+
+def _join(worker: _Worker, address: str, port: int, rank: int, world_size: int) -> Any:
+    from roll_core.weights.group import join_group
+
+    return join_group(
+        address=address,
+        port=port,
+        rank=rank,
+        world_size=world_size,
+        backend=worker.platform.collective_backend,
+        timeout_s=worker.spec.context.timeout_s,
+    )

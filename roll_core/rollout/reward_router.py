@@ -1,0 +1,57 @@
+"""Sends samples to the reward workers of their domain, and counts what came back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from roll_core.cluster.calls import Call
+from roll_core.cluster.group import WorkerGroup
+from roll_core.errors import RollError
+from roll_core.rewards import RewardSample, Score
+
+
+class RewardRouter:
+    """One group of reward workers per domain. Samples go to whichever worker of the domain has the fewest."""
+
+    def __init__(self, domains: Mapping[str, WorkerGroup]) -> None:
+        self.domains = dict(domains)
+        self.restarts = 0
+        self.statuses: Counter[str] = Counter()
+        self._waiting = {domain: [0] * len(group) for domain, group in self.domains.items()}
+        self._sent: dict[Call, tuple[str, int, list[str]]] = {}
+        self._pids: dict[str, int] = {}
+
+    def submit(self, domain: str, samples: Mapping[str, RewardSample]) -> list[Call]:
+        """Have samples (by request id) scored; split over the domain's workers where there are enough of them."""
+        if domain not in self.domains:
+            raise RollError(f"no reward for domain '{domain}'\n  configured: {', '.join(self.domains) or 'none'}")
+        group, waiting = self.domains[domain], self._waiting[domain]
+        ids = list(samples)
+        share = -(-len(ids) // len(group))
+        calls = []
+        for start in range(0, len(ids), share):
+            part = ids[start : start + share]
+            rank = waiting.index(min(waiting))
+            call = group.submit_to(rank, "compute_rewards", [samples[request_id] for request_id in part])
+            waiting[rank] += len(part)
+            self._sent[call] = (domain, rank, part)
+            calls.append(call)
+        return calls
+
+    def collect(self, call: Call, result: tuple[Sequence[Score], int]) -> dict[str, Score]:
+        """Scores by request id, from the result of a finished call.
+
+        Raises:
+            RollError: a worker that did not return exactly one score per sample.
+        """
+        scores, pid = result
+        domain, rank, ids = self._sent.pop(call)
+        self._waiting[domain][rank] -= len(ids)
+        if len(scores) != len(ids):
+            raise RollError(f"reward '{domain}' returned {len(scores)} scores for {len(ids)} samples")
+        if self._pids.setdefault(call.worker.name, pid) != pid:
+            self._pids[call.worker.name] = pid
+            self.restarts += 1
+        self.statuses.update(score.status.value for score in scores)
+        return dict(zip(ids, scores))

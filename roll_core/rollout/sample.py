@@ -1,0 +1,102 @@
+"""A prompt, what an engine answered, and what the answer was worth."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from roll_core.data import DataProto
+from roll_core.data.prompts import Prompt
+from roll_core.inference import Completion, GenerationRequest, SamplingParams
+from roll_core.rewards import Score, Status
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One scored response. `group` is the position of its prompt in the batch."""
+
+    prompt: Prompt
+    group: int
+    completion: Completion
+    text: str
+    score: Score
+
+
+def seed_of(run_seed: int, purpose: str, step: int, row_id: str, group: int, index: int) -> int:
+    """A sample's own seed: it depends on what is sampled, never on when or where."""
+    key = f"{run_seed}/{purpose}/{step}/{row_id}/{group}/{index}"
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def requests_for(
+    prompts: Sequence[Prompt], first_group: int, num_samples: int, params: SamplingParams, run_seed: int, label: str
+) -> list[GenerationRequest]:
+    """`num_samples` requests per prompt, prompt by prompt. `label` is purpose and step, such as "train/3"."""
+    purpose, _, step = label.partition("/")
+    return [
+        GenerationRequest(
+            request_id=f"{label}/{group}/{index}",
+            prompt_ids=prompt.token_ids,
+            params=params,
+            seed=seed_of(run_seed, purpose, int(step), prompt.id, group, index),
+            group=f"{label}/{group}",
+        )
+        for group, prompt in enumerate(prompts, start=first_group)
+        for index in range(num_samples)
+    ]
+
+
+def to_batch(samples: Sequence[Sample], pad_token_id: int, max_response_length: int) -> DataProto:
+    """The samples as a batch, rows in the order given.
+
+    Columns: prompts [B, P] left-padded, responses [B, R] right-padded, their lengths [B], response_mask [B, R],
+    infer_log_probs [B, R], scores [B], rewards [B], is_graded [B], is_clipped [B] (cut off at the length limit),
+    group [B]; and as objects id, tag, domain, prompt_text, response_text, status, reason.
+    """
+    prompts = [torch.tensor(sample.prompt.token_ids) for sample in samples]
+    responses = [torch.tensor(sample.completion.token_ids, dtype=torch.int64) for sample in samples]
+    log_probs = [torch.tensor(sample.completion.log_probs, dtype=torch.float32) for sample in samples]
+    lengths = torch.tensor([len(response) for response in responses])
+    width = max(1, int(lengths.max()))
+    return DataProto(
+        {
+            "prompts": _pad(prompts, max(len(p) for p in prompts), pad_token_id, left=True),
+            "prompt_lengths": torch.tensor([len(prompt) for prompt in prompts]),
+            "responses": _pad(responses, width, pad_token_id),
+            "response_lengths": lengths,
+            "response_mask": torch.arange(width)[None, :] < lengths[:, None],
+            "infer_log_probs": _pad(log_probs, width, 0.0),
+            "scores": torch.tensor([sample.score.score for sample in samples], dtype=torch.float32),
+            "rewards": torch.tensor([_reward(sample.score) for sample in samples], dtype=torch.float32),
+            "is_graded": torch.tensor([sample.score.status is Status.OK for sample in samples]),
+            "is_clipped": torch.tensor([sample.completion.finish_reason == "length" for sample in samples]),
+            "group": torch.tensor([sample.group for sample in samples]),
+        },
+        {
+            "id": [sample.prompt.id for sample in samples],
+            "tag": [sample.prompt.tag for sample in samples],
+            "domain": [sample.prompt.domain for sample in samples],
+            "prompt_text": [sample.prompt.text for sample in samples],
+            "response_text": [sample.text for sample in samples],
+            "status": [sample.score.status.value for sample in samples],
+            "reason": [sample.score.reason for sample in samples],
+        },
+        {"max_response_length": max_response_length},
+    )
+
+
+def _reward(score: Score) -> float:
+    return score.score if score.reward is None else score.reward
+
+
+def _pad(rows: Sequence[torch.Tensor], width: int, value: float, *, left: bool = False) -> torch.Tensor:
+    padded = torch.full((len(rows), width), value, dtype=rows[0].dtype)
+    for row, tensor in enumerate(rows):
+        if left:
+            padded[row, width - len(tensor) :] = tensor
+        else:
+            padded[row, : len(tensor)] = tensor
+    return padded

@@ -1,0 +1,56 @@
+"""Keeping engines at the trainer's weights, with a proof that they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from roll_core.cluster.calls import Waiter
+from roll_core.cluster.group import WorkerGroup
+from roll_core.errors import WeightSyncError
+from roll_core.weights import WeightManifest
+
+
+class WeightUpdate:
+    """Sends the trainer's weights to every engine and checks what each of them confirms."""
+
+    def __init__(self, trainer: WorkerGroup, engines: WorkerGroup, waiter: Waiter, bucket_bytes: int) -> None:
+        self.trainer, self.engines, self.waiter, self.bucket_bytes = trainer, engines, waiter, bucket_bytes
+        self.version = -1
+        self._manifest: WeightManifest | None = None
+
+    def connect(self) -> None:
+        """Form the group of rank 0 and all engines, and ask the trainer what it will send."""
+        [facts] = self.waiter.wait([self.trainer.submit_to(0, "facts")])
+        size = 1 + len(self.engines)
+        address, port = facts["address"], facts["port"]
+        joins = [self.trainer.submit_to(0, "join_weight_group", address, port, size)]
+        joins += [
+            self.engines.submit_to(rank, "join_weight_group", address, port, 1 + rank, size)
+            for rank in range(len(self.engines))
+        ]
+        describe = self.trainer.submit("describe_weights", self.bucket_bytes)
+        self._manifest = self.waiter.wait([*joins, *describe])[len(joins)]
+
+    def send(self, version: int) -> bool:
+        """Bring every engine to `version`; returns False where they have it already.
+
+        Raises:
+            WeightSyncError: an engine confirmed something other than what was sent; names the engine.
+        """
+        if version == self.version:
+            return False
+        if self._manifest is None:
+            self.connect()
+            assert self._manifest is not None
+        manifest = replace(self._manifest, version=version)
+        sends = self.trainer.submit("send_weights", manifest, self.bucket_bytes)
+        takes = self.engines.submit("update_weights", manifest)
+        digests = self.waiter.wait([*takes, *sends])[: len(takes)]
+        for rank, digest in enumerate(digests):
+            if digest != manifest.digest:
+                raise WeightSyncError(
+                    f"{self.engines.role} rank {rank} did not take the weights of version {version}"
+                    f"\n  sent: {manifest.digest}\n  confirmed: {digest}"
+                )
+        self.version = version
+        return True
