@@ -4,6 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal["platform", "train", "infer", "transport", "patch"]
+"""The five seams a plugin can fill."""
+
+HOOK_OF_KIND: dict[Kind, str] = {
+    "platform": "roll_platforms",
+    "train": "roll_train_strategies",
+    "infer": "roll_infer_strategies",
+    "transport": "roll_transports",
+    "patch": "roll_model_patches",
+}
+
+NOUN_OF_KIND: dict[Kind, str] = {
+    "platform": "platform",
+    "train": "training strategy",
+    "infer": "inference strategy",
+    "transport": "transport",
+    "patch": "model patch",
+}
+"""How messages call the kinds."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,33 @@
+"""What core itself offers, through the same hooks as any plugin."""
+
+from roll_core import PLUGIN_API, Backend, hookimpl
+
+ROLL_PLUGIN_API = PLUGIN_API
+
+
+@hookimpl
+def roll_platforms() -> list[Backend]:
+    """The platform every machine has. Any other whose device is there comes before it."""
+    return [Backend("cpu", "roll_core.platforms.cpu:CpuPlatform", "plain processors", priority=-1000)]
+
+
+@hookimpl
+def roll_train_strategies() -> list[Backend]:
+    """FSDP2, to train and to score; the second name is for roles that have no optimiser."""
+    target = "roll_core.training.fsdp2:Fsdp2Strategy"
+    return [
+        Backend("fsdp2_train", target, "training with fully sharded data parallelism (FSDP2)"),
+        Backend("fsdp2_infer", target, "scoring with the same sharding, without an optimiser"),
+    ]
+
+
+@hookimpl
+def roll_infer_strategies() -> list[Backend]:
+    """Generation with transformers' own models."""
+    return [Backend("hf_infer", "roll_core.inference.hf:HfInferStrategy", "continuous batching on transformers models")]
+
+
+@hookimpl
+def roll_transports() -> list[Backend]:
+    """Rows within one process."""
+    return [Backend("local", "roll_core.transport.local:LocalTransport", "rows in the memory of one process")]
