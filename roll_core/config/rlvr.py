@@ -1,0 +1,105 @@
+"""Settings of the RLVR pipeline."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from roll_core.config.pipeline import PPOConfig
+from roll_core.config.roles import GeneratingArgs, RewardConfig, WorkerConfig
+from roll_core.config.values import NotNegative, Positive
+
+
+class RLVRConfig(PPOConfig):
+    """Reinforcement learning with rewards that can be checked."""
+
+    without_effect: ClassVar[dict[str, str]] = {
+        "dataset_filter": "rows are chosen by their tags",
+        "val_greedy": "validation samples as validation.generating_args says",
+        "val_n_sample": "validation samples as validation.generating_args says",
+        "mask_type": "every response token is trained",
+        "balance_length": "rows are always dealt to ranks by length",
+        "minibatch_data_iter_num": "ppo_epochs counts the passes over a rollout",
+        "postive_loss_coef": "there is no such weight",
+        "positive_loss_coef": "there is no such weight",
+        "use_topr_neg_loss_coef": "pg_variant: topr has weights of its own",
+        "use_policy_loss_type": "the loss is chosen by pg_variant",
+        "use_topr_loss": "the loss is chosen by pg_variant",
+    }
+
+    num_return_sequences_in_group: Positive = 1
+    """Responses per prompt."""
+    global_template: str | None = None
+    tag_to_template: dict[str, str] = Field(default_factory=dict)
+    validation: WorkerConfig | None = None
+    rewards: dict[str, RewardConfig] = Field(default_factory=dict)
+    reward_model: WorkerConfig | None = None
+    save_logging_board_dir: str | None = None
+    max_len_mask: bool = False
+    difficulty_mask: bool = False
+    difficulty_low_threshold: float = 0.0
+    difficulty_high_threshold: float = 1.0
+    error_max_len_clip: bool = False
+    error_max_len_threshold: NotNegative = 9_999_999_999
+    difficulty_loss_weight: bool = False
+    length_loss_weight: bool = False
+    rl_loss_coef: Annotated[float, Field(ge=0)] = 1.0
+    importance_sampling: Literal["token", "seq"] = "token"
+
+    @property
+    def recomputes_old_log_probs(self) -> bool:
+        """Whether the trainer scores a rollout before training on it."""
+        if self.force_disable_old_logprobs_recompute:
+            return False
+        if self.enable_old_logprobs_recompute is not None:
+            return self.enable_old_logprobs_recompute
+        return self.add_token_level_kl or self.adv_estimator == "gae" or self.optimizer_steps_per_step > 1
+
+    @property
+    def samples_per_step(self) -> int:
+        """Responses that one step trains on."""
+        return self.rollout_batch_size * self.num_return_sequences_in_group
+
+    @property
+    def optimizer_steps_per_step(self) -> int:
+        """Optimiser steps of the actor in one step of the pipeline; 0 where the batch does not divide."""
+        training = self.actor_train.training_args
+        each = training.per_device_train_batch_size * training.gradient_accumulation_steps
+        return self.ppo_epochs * self.samples_per_step // (each * max(1, self.actor_train.world_size or 1))
+
+    def tag_domains(self) -> dict[str, str]:
+        """Which reward domain scores a row of each tag.
+
+        A domain answers to the tags in its `tag_included`, and to its own name unless another domain claims
+        that name as a tag.
+        """
+        domains = {name: name for name in self.rewards}
+        for name, reward in self.rewards.items():
+            domains |= {tag: name for tag in reward.tag_included}
+        return domains
+
+    @model_validator(mode="after")
+    def _complete_sampling(self) -> Self:
+        sampling = self.actor_infer.generating_args or GeneratingArgs()
+        filled: dict[str, int] = {}
+        if sampling.max_new_tokens is None:
+            filled["max_new_tokens"] = self.response_window
+        if sampling.num_return_sequences is None:
+            filled["num_return_sequences"] = self.num_return_sequences_in_group
+        self._complete("actor_infer", generating_args=sampling.model_copy(update=filled))
+        if self.validation is not None:
+            self._complete_validation(self.validation)
+        for name, reward in self.rewards.items():
+            if reward.name is None:
+                self.rewards[name] = reward.model_copy(update={"name": f"reward-{name}"})
+        return self
+
+    def _complete_validation(self, validation: WorkerConfig) -> None:
+        sampling = validation.generating_args or GeneratingArgs()
+        filled: dict[str, int] = {}
+        if sampling.max_new_tokens is None:
+            filled["max_new_tokens"] = self.val_response_window
+        if sampling.num_return_sequences is None:
+            filled["num_return_sequences"] = 1
+        self._complete("validation", name="validation", generating_args=sampling.model_copy(update=filled))
