@@ -30,9 +30,7 @@ def parse_device_mapping(given: Any) -> list[int]:
     negative = [device for device in devices if device < 0]
     if negative:
         raise DeviceMappingError(f"device numbers start at 0, {negative[0]} is negative")
-    twice = (
-        sorted({device for device in devices if devices.count(device) > 1}) if len(set(devices)) < len(devices) else []
-    )
+    twice = sorted(device for device, times in Counter(devices).items() if times > 1)
     if twice:
         raise DeviceMappingError(f"named more than once: {', '.join(map(str, twice))}")
     return devices
