@@ -89,6 +89,11 @@ def spec_problem(spec: str, builtins: Mapping[str, str], kind: str) -> str | Non
         return _not_built(spec, name, builtins, kind)
     if is_file_spec(spec):
         return _file_problem(spec, kind)
+    if name.startswith(("__main__:", "__main__.")):
+        return (
+            f"{kind} '{spec}' is in the script being run, which other processes cannot import\n"
+            "  name its file instead: ./script.py:name"
+        )
     if name.startswith("roll.pipeline.") or not _is_dotted(name):
         return _unknown(spec, builtins, kind)
     return None

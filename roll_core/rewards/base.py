@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 
 class Status(StrEnum):
@@ -48,7 +48,23 @@ class Score:
 
 
 class Reward(ABC):
-    """Scores samples one at a time, in a process of its own. Subclass it and name it in the config."""
+    """Scores samples one at a time, in a process of its own. Subclass it and name it in the config.
+
+    It is made once per pool, in a process that then forks the scoring ones; what `__init__` and `warm_up` load is
+    shared by them. `memory_limit_bytes` bounds the address space of each scoring process.
+    """
+
+    memory_limit_bytes: ClassVar[int | None] = None
+
+    def warm_up(self) -> None:
+        """Import and load what scoring needs, so that no sample's deadline pays for it."""
+
+    def quick_score(self, sample: RewardSample) -> Score | None:
+        """The score where it can be told at once, else None. Built-in rewards only: it runs outside the child processes.
+
+        What it costs must be bounded for every input, and it must agree with `score`.
+        """
+        return None
 
     @classmethod
     def self_test(cls) -> list[str]:

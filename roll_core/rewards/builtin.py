@@ -19,7 +19,7 @@ class FunctionReward(Reward):
         self._function = function
 
     def score(self, sample: RewardSample) -> Score:
-        # What the function returned is checked where scores of all rewards are (roll_core.rewards.verdict).
+        # What the function returned is checked where scores of all rewards are (roll_core.rewards.checked).
         returned: Score = self._function(sample)
         return returned
 

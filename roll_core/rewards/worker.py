@@ -1,0 +1,43 @@
+"""What a reward role's worker runs: a reward in a pool of killable processes. The cluster wraps it as an actor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from roll_core.rewards.base import RewardSample, Score
+from roll_core.rewards.pool import RewardPool
+
+
+class RewardWorker:
+    """Scores the samples of a reward domain.
+
+    Args:
+        spec: name, dotted path or (absolute) file path of the reward.
+        config: keyword arguments for the reward.
+        num_processes: child processes that score.
+        deadline_s: wall-clock seconds for one sample.
+        memory_limit_bytes: address space of each child; the reward's own limit where None.
+    """
+
+    def __init__(
+        self,
+        spec: str,
+        config: Mapping[str, Any] | None = None,
+        num_processes: int = 1,
+        deadline_s: float = 5.0,
+        memory_limit_bytes: int | None = None,
+    ) -> None:
+        self._pool = RewardPool(spec, num_processes, deadline_s, options=config, memory_limit_bytes=memory_limit_bytes)
+
+    def self_test(self) -> list[str]:
+        """Sentences about an install in which verdicts would be wrong; the run must not start if there are any."""
+        return self._pool.self_test()
+
+    def compute_rewards(self, samples: Sequence[RewardSample]) -> list[Score]:
+        """Exactly one score per sample, in their order. May be called from several threads."""
+        return self._pool.score_many(samples)
+
+    def close(self) -> None:
+        """End the child processes."""
+        self._pool.close()
