@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
+from roll_core.errors import RollError
+
 if TYPE_CHECKING:
     import torch
 
@@ -159,9 +161,16 @@ class Platform:
 
     @final
     def visible_ids(self, environ: Mapping[str, str] | None = None) -> list[str] | None:
-        """The ids in the visible-devices variable, in order; None where the variable is absent."""
+        """The ids in the visible-devices variable, in order; None where the variable is absent.
+
+        Raises:
+            RollError: the variable and one of its aliases are both set and differ.
+        """
         environ = os.environ if environ is None else environ
-        for name in (self.visible_devices_env, *self.visible_devices_aliases):
-            if name and name in environ:
-                return [part.strip() for part in environ[name].split(",") if part.strip()]
-        return None
+        names = [name for name in (self.visible_devices_env, *self.visible_devices_aliases) if name in environ]
+        lists = [[part.strip() for part in environ[name].split(",") if part.strip()] for name in names]
+        for name, ids in zip(names, lists):
+            if ids != lists[0]:
+                shown = f"{names[0]}={environ[names[0]]} and {name}={environ[name]}"
+                raise RollError(f"two lists of visible devices differ: {shown}\n  try: unset one of them")
+        return lists[0] if lists else None
