@@ -99,7 +99,7 @@ def check_offers(answers: Mapping[Kind, tuple[Backend, ...]], reserved: set[str]
 
 
 def closest(asked: str, known: Iterable[str]) -> str:
-    """"; did you mean 'x'?" for the nearest known name, or nothing where none is near."""
+    """ "; did you mean 'x'?" for the nearest known name, or nothing where none is near."""
     by_lower = {name.lower(): name for name in known}
     near = difflib.get_close_matches(asked.lower(), by_lower, n=1)
     return f"; did you mean '{by_lower[near[0]]}'?" if near else ""
