@@ -1,5 +1,5 @@
 """How rows of a batch travel between processes."""
 
-from roll_core.transport.base import RowHandle, RowsGone, Transport
+from roll_core.transport.base import FieldSchema, RowHandle, RowsGone, Transport, TransportStats
 
-__all__ = ["RowHandle", "RowsGone", "Transport"]
+__all__ = ["FieldSchema", "RowHandle", "RowsGone", "Transport", "TransportStats"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel
 
@@ -23,11 +23,30 @@ class RowsGone(RollError):
 
 
 @dataclass(frozen=True)
+class FieldSchema:
+    """What a field holds, so that no rows of it have a type too.
+
+    `kind` is "tensor", "array" or "object"; `dtype` is torch's or numpy's name of it ("bfloat16", "int64"), and
+    `shape` that of one row. Object fields have dtype "object" and shape ().
+    """
+
+    name: str
+    kind: Literal["tensor", "array", "object"]
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class RowHandle:
-    """Ids of rows, in order, and the fields they have. It holds no payload and survives pickling."""
+    """Ids of rows, in order, and what their fields hold. It has no payload and survives pickling."""
 
     row_ids: tuple[str, ...]
-    fields: tuple[str, ...]
+    schema: tuple[FieldSchema, ...]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the fields."""
+        return tuple(field.name for field in self.schema)
 
     def __len__(self) -> int:
         return len(self.row_ids)
@@ -49,7 +68,11 @@ class Transport(ABC):
 
     @abstractmethod
     def put(self, columns: Mapping[str, Column], num_rows: int) -> RowHandle:
-        """Store a snapshot of columns that all have `num_rows` rows; later changes to them are not seen."""
+        """Store a snapshot of columns that all have `num_rows` rows; later changes to them are not seen.
+
+        Raises:
+            ValueError: a column of another length, or one whose rows are ragged but not objects; nothing is stored.
+        """
 
     @abstractmethod
     def get(self, handle: RowHandle, fields: Sequence[str] | None = None) -> dict[str, Column]:
