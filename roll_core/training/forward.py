@@ -1,0 +1,92 @@
+"""What a model says about response tokens: their log-probabilities, entropies and values.
+
+Shapes: b rows, w input columns, r response columns, V words in the vocabulary, N tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from roll_core.training.microbatch import ModelInput
+
+# Entries of the [N, V] table that are turned to float32 at a time. A 150k vocabulary at 4k tokens is 2.4 GB in
+# float32, several times over in backward; below this size one piece is fastest.
+PIECE_ENTRIES = 1 << 26
+
+
+@dataclass(frozen=True)
+class TokenScores:
+    """Per response token, float32 [b, r], 0 at padding."""
+
+    log_probs: torch.Tensor
+    entropy: torch.Tensor | None
+
+
+def token_scores(model: nn.Module, given: ModelInput, *, temperature: float, entropy: bool) -> TokenScores:
+    """Log-probability (and entropy) of each response token under logits / temperature.
+
+    The vocabulary projection, the widest matrix of small models, runs at the response positions only.
+    """
+    logits_BRV = _outputs(model, given, logits_to_keep=given.targets.shape[1])
+    log_probs, entropies = pieces(logits_BRV.flatten(0, 1), given.targets.flatten(), temperature, entropy)
+    return TokenScores(
+        _zero_padding(log_probs.view_as(given.targets), given),
+        None if entropies is None else _zero_padding(entropies.view_as(given.targets), given),
+    )
+
+
+def token_values(model: nn.Module, given: ModelInput) -> torch.Tensor:
+    """The critic's value of the state before each response token: float32 [b, r], 0 at padding."""
+    values_BW1 = _outputs(model, given)
+    return _zero_padding(values_BW1[:, -given.targets.shape[1] :, 0].float(), given)
+
+
+def _outputs(model: nn.Module, given: ModelInput, **options: int) -> torch.Tensor:
+    outputs = model(
+        input_ids=given.input_ids,
+        attention_mask=given.attention_mask,
+        position_ids=given.position_ids,
+        use_cache=False,
+        **options,
+    )
+    logits = outputs.logits
+    assert isinstance(logits, torch.Tensor)
+    return logits
+
+
+def _zero_padding(per_token: torch.Tensor, given: ModelInput) -> torch.Tensor:
+    return per_token if given.attended is None else per_token.masked_fill(~given.attended, 0.0)
+
+
+def pieces(
+    logits_NV: torch.Tensor, targets_N: torch.Tensor, temperature: float, entropy: bool
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """`log_softmax` of N tokens in float32, a bounded number of them at a time.
+
+    With several pieces, backward computes each one again instead of keeping N x V float32 numbers.
+    """
+    size = max(1, PIECE_ENTRIES // logits_NV.shape[1])
+    if len(targets_N) <= size:
+        return _score(logits_NV, targets_N, temperature, entropy)
+    results = []
+    for start in range(0, len(targets_N), size):
+        arguments = (logits_NV[start : start + size], targets_N[start : start + size], temperature, entropy)
+        if torch.is_grad_enabled():
+            results.append(checkpoint(_score, *arguments, use_reentrant=False, preserve_rng_state=False))
+        else:
+            results.append(_score(*arguments))
+    log_probs = torch.cat([result[0] for result in results])
+    return log_probs, torch.cat([result[1] for result in results]) if entropy else None
+
+
+def _score(
+    logits_NV: torch.Tensor, targets_N: torch.Tensor, temperature: float, entropy: bool
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    scaled_NV = logits_NV.float() if temperature == 1.0 else logits_NV.float() / temperature
+    all_NV = scaled_NV.log_softmax(dim=-1)
+    log_probs = all_NV.gather(1, targets_N[:, None]).squeeze(1)
+    return log_probs, -(all_NV.exp() * all_NV).sum(dim=-1) if entropy else None
