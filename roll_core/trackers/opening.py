@@ -64,10 +64,13 @@ def open_trackers(
     if problems:
         raise ConfigError(problems)
     classes = {name: resolve_object(name, BUILTIN_TRACKERS, "tracker") for name in _names(track_with)}
+    strangers = [name for name, found in classes.items() if not _is_tracker(found)]
+    if strangers:
+        raise ConfigError([Problem("track_with", f"'{name}' is no roll_core.trackers.Tracker") for name in strangers])
     options, problems = _options(classes, tracker_kwargs)
     for name, found in classes.items():
-        if not (isinstance(found, type) and issubclass(found, Tracker)):
-            problems.append(Problem("track_with", f"{name} is no roll_core.trackers.Tracker", value=found))
+        if (missing := _missing_package(name, found)) is not None:
+            problems.append(missing)
     if problems:
         raise ConfigError(problems)
     secrets = secret_values(tracker_kwargs) | secret_values(run.config)
@@ -87,6 +90,10 @@ def _names(track_with: str | Sequence[str] | None) -> list[str]:
     if track_with is None:
         return []
     return [track_with] if isinstance(track_with, str) else list(dict.fromkeys(track_with))
+
+
+def _is_tracker(found: Any) -> bool:
+    return isinstance(found, type) and issubclass(found, Tracker)
 
 
 def _missing_package(name: str, tracker: type[Tracker]) -> Problem | None:

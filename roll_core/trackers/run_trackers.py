@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,8 +11,6 @@ from roll_core.trackers.plain import plain_metrics
 
 MAX_FAILURES_IN_A_ROW = 5
 """A tracker that failed this often in a row is left alone, since each failure may cost a network timeout."""
-
-CLOSE_TIMEOUT_S = 60.0
 
 
 class RunTrackers:
@@ -64,21 +61,17 @@ class RunTrackers:
         return {name: tracker.location for name, tracker in self._trackers.items() if tracker.location}
 
     def close(self) -> None:
-        """Close every tracker; one that takes longer than a minute (an upload without a network) is left behind."""
+        """Close every tracker, in the thread that opened them: some libraries insist on it.
+
+        A service may upload for as long as its library sees fit, so free the run's devices first.
+        """
         for name, tracker in self._trackers.items():
-            closing = threading.Thread(target=self._close_one, args=(name, tracker), daemon=True)
-            closing.start()
-            closing.join(CLOSE_TIMEOUT_S)
-            if closing.is_alive():
-                self._warn(f"tracker {name} did not finish within {CLOSE_TIMEOUT_S:.0f} s; what it still held is lost")
+            try:
+                tracker.close()
+            except Exception as error:
+                self._warn(_shown(f"tracker {name} could not be closed", error))
             if self._lost[name]:
                 self._warn(f"tracker {name} did not record {self._lost[name]} steps")
-
-    def _close_one(self, name: str, tracker: Tracker) -> None:
-        try:
-            tracker.close()
-        except Exception as error:
-            self._warn(_shown(f"tracker {name} could not be closed", error))
 
 
 def _shown(what: str, error: Exception) -> str:

@@ -72,7 +72,7 @@ class WandbTracker(Tracker):
 
     def close(self) -> None:
         """Upload what is left and end the wandb run."""
-        self._run.finish(quiet=True)
+        self._run.finish()
 
 
 def _has_login() -> bool:
