@@ -83,7 +83,7 @@ def _devices(node: dict[str, Any], platform: Platform) -> Node:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     # The variable as the node's own processes see it; without one, ids are simply counted.
-    @ray.remote(num_cpus=0)
+    @ray.remote(num_cpus=0)  # type: ignore[untyped-decorator]
     def visible(name: str, aliases: tuple[str, ...]) -> str | None:
         import os
 

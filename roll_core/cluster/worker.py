@@ -163,11 +163,18 @@ class InferWorker(_Worker):
 class RewardActor(_Worker):
     """One worker of a reward domain. It has no state worth keeping, so Ray may start it again."""
 
-    def __init__(self, spec: WorkerSpec, reward: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, spec: WorkerSpec, reward: str, options: Mapping[str, Any], timeout_s: float | None) -> None:
         super().__init__(spec)
         from roll_core.rewards.worker import RewardWorker
 
-        self.worker = RewardWorker(reward, dict(options))
+        if timeout_s is None:
+            self.worker = RewardWorker(reward, options)
+        else:
+            self.worker = RewardWorker(reward, options, deadline_s=timeout_s)
+
+    def self_test(self) -> list[str]:
+        """Sentences about an install in which verdicts would be wrong."""
+        return self.worker.self_test()
 
     def compute_rewards(self, samples: Sequence[RewardSample]) -> tuple[list[Score], int]:
         """One score per sample, and this process's id, which changes when the worker was restarted."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -41,7 +42,7 @@ def requests_for(
             request_id=f"{label}/{group}/{index}",
             prompt_ids=prompt.token_ids,
             params=params,
-            seed=seed_of(run_seed, purpose, int(step), prompt.id, group, index),
+            seed=seed_of(run_seed, purpose, int(step), prompt.row.id, group, index),
             group=f"{label}/{group}",
         )
         for group, prompt in enumerate(prompts, start=first_group)
@@ -54,7 +55,8 @@ def to_batch(samples: Sequence[Sample], pad_token_id: int, max_response_length: 
 
     Columns: prompts [B, P] left-padded, responses [B, R] right-padded, their lengths [B], response_mask [B, R],
     infer_log_probs [B, R], scores [B], rewards [B], is_graded [B], is_clipped [B] (cut off at the length limit),
-    group [B]; and as objects id, tag, domain, prompt_text, response_text, status, reason.
+    group [B], difficulty [B] (NaN where the row has none); and as objects id, tag, domain, prompt_text,
+    response_text, status, reason.
     """
     prompts = [torch.tensor(sample.prompt.token_ids) for sample in samples]
     responses = [torch.tensor(sample.completion.token_ids, dtype=torch.int64) for sample in samples]
@@ -74,18 +76,28 @@ def to_batch(samples: Sequence[Sample], pad_token_id: int, max_response_length: 
             "is_graded": torch.tensor([sample.score.status is Status.OK for sample in samples]),
             "is_clipped": torch.tensor([sample.completion.finish_reason == "length" for sample in samples]),
             "group": torch.tensor([sample.group for sample in samples]),
+            "difficulty": torch.tensor([_difficulty(sample.prompt) for sample in samples], dtype=torch.float32),
         },
         {
-            "id": [sample.prompt.id for sample in samples],
-            "tag": [sample.prompt.tag for sample in samples],
+            "id": [sample.prompt.row.id for sample in samples],
+            "tag": [sample.prompt.row.tag for sample in samples],
             "domain": [sample.prompt.domain for sample in samples],
-            "prompt_text": [sample.prompt.text for sample in samples],
+            "prompt_text": [sample.prompt.row.prompt for sample in samples],
             "response_text": [sample.text for sample in samples],
             "status": [sample.score.status.value for sample in samples],
             "reason": [sample.score.reason for sample in samples],
         },
         {"max_response_length": max_response_length},
     )
+
+
+def _difficulty(prompt: Prompt) -> float:
+    """The row's own column: a number, or text that holds one."""
+    value = prompt.row.fields.get("difficulty")
+    try:
+        return float(value) if isinstance(value, int | float | str) else math.nan
+    except ValueError:
+        return math.nan
 
 
 def _reward(score: Score) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from roll_core.cluster.calls import Call, Waiter
 from roll_core.cluster.group import WorkerGroup
@@ -16,6 +17,13 @@ YIELD_INTERVAL_S = 0.05
 """How often an engine hands over what it has finished. A message costs about a millisecond on both sides."""
 
 
+class TextDecoder(Protocol):
+    """What is needed of a tokenizer here."""
+
+    def batch_decode(self, sequences: Sequence[Sequence[int]], *, skip_special_tokens: bool) -> list[str]:
+        """Texts of token id sequences."""
+
+
 class RolloutScheduler:
     """Turns prompts into scored samples with all engines and all reward workers.
 
@@ -24,7 +32,7 @@ class RolloutScheduler:
     """
 
     def __init__(
-        self, engines: WorkerGroup, rewards: RewardRouter, waiter: Waiter, tokenizer: object, seed: int
+        self, engines: WorkerGroup, rewards: RewardRouter, waiter: Waiter, tokenizer: TextDecoder, seed: int
     ) -> None:
         self.engines, self.rewards, self.waiter = engines, rewards, waiter
         self.tokenizer, self.seed = tokenizer, seed
@@ -81,22 +89,21 @@ class RolloutScheduler:
         ]
 
     def _decode(self, completions: Sequence[Completion]) -> list[str]:
-        texts: list[str] = self.tokenizer.batch_decode(  # type: ignore[attr-defined]
+        return self.tokenizer.batch_decode(
             [completion.token_ids for completion in completions], skip_special_tokens=True
         )
-        return texts
 
-    def _score(self, completions: Sequence[Completion], texts: Sequence[str], prompts: dict[str, Prompt]) -> list[Call]:
+    def _score(
+        self, completions: Sequence[Completion], texts: Sequence[str], prompts: Mapping[str, Prompt]
+    ) -> list[Call]:
         by_domain: dict[str, dict[str, RewardSample]] = {}
         for completion, text in zip(completions, texts):
             prompt = prompts[completion.request_id]
-            sample = RewardSample(
-                id=prompt.id,
-                prompt=prompt.text,
-                response=text,
-                ground_truth=prompt.ground_truth,
-                tag=prompt.tag,
-                fields=prompt.fields,
-            )
-            by_domain.setdefault(prompt.domain, {})[completion.request_id] = sample
+            samples = by_domain.setdefault(prompt.domain, {})
+            samples[completion.request_id] = self._reward_sample(prompt, text)
         return [call for domain, samples in by_domain.items() for call in self.rewards.submit(domain, samples)]
+
+    def _reward_sample(self, prompt: Prompt, response: str) -> RewardSample:
+        row = prompt.row
+        [rendered] = self.tokenizer.batch_decode([prompt.token_ids], skip_special_tokens=False)
+        return RewardSample(row.id, rendered, response, row.ground_truth, row.tag, row.fields)

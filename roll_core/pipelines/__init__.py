@@ -1,0 +1,1 @@
+"""The jobs: each pipeline file reads as the story of one step."""

@@ -1,0 +1,98 @@
+"""Data files to prompts: what is read before anything starts, and what needs the tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from roll_core.config.schema import DataArgs, RLVRConfig, WorkerConfig
+from roll_core.data.jsonl import Columns, load_rows, tag_routes
+from roll_core.data.rows import Row
+from roll_core.data.templates import TemplateChoice
+from roll_core.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from roll_core.data.prompts import PromptDataset
+    from roll_core.data.sampler import PromptSampler
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Checked rows of the data files."""
+
+    training: Sequence[Row]
+    validation: Sequence[Row]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Prompts as token ids, the order they come in, and the tokenizer that made them."""
+
+    tokenizer: Any
+    dataset: PromptDataset
+    sampler: PromptSampler
+    held_out: PromptDataset | None
+    stop_token_ids: tuple[int, ...]
+    pad_token_id: int
+
+
+def read_rows(config: RLVRConfig) -> Rows:
+    """Read and check all data files; standard library only.
+
+    Raises:
+        DataError: with every bad row, by file and line.
+        ConfigError: no data file is named, or two rewards claim one tag.
+    """
+    routes = tag_routes(config.rewards)
+    files = config.actor_train.data_args
+    if files is None or not files.file_name:
+        raise ConfigError([Problem("actor_train.data_args.file_name", "names no data file", hint="a JSONL file")])
+    validation: Sequence[Row] = []
+    if config.validation is not None and config.validation.data_args is not None:
+        validation = _load(config.validation.data_args, files.dataset_dir, routes)
+    return Rows(_load(files, files.dataset_dir, routes), validation)
+
+
+def prepare_inputs(config: RLVRConfig, rows: Rows, notify: Callable[[str], None]) -> Inputs:
+    """Tokenise, filter by length (saying how many rows that dropped), and set up the order of prompts."""
+    from transformers import AutoTokenizer
+
+    from roll_core.data.prompts import PromptDataset
+    from roll_core.data.sampler import PromptSampler
+
+    tokenizer = AutoTokenizer.from_pretrained(config.actor_train.model_args.model_name_or_path, local_files_only=True)
+    dataset = PromptDataset(rows.training, tokenizer, config.prompt_length, _templates(config, config.actor_train))
+    _tell_dropped("training", dataset, notify)
+    held_out = None
+    if rows.validation and config.validation is not None:
+        limit = config.val_prompt_length or config.prompt_length
+        held_out = PromptDataset(rows.validation, tokenizer, limit, _templates(config, config.validation))
+        _tell_dropped("validation", held_out, notify)
+    mixture = (config.actor_train.data_args or DataArgs()).domain_interleave_probs
+    sampler = PromptSampler(
+        dataset.domains, config.rollout_batch_size, config.seed, mixture, fingerprint=dataset.fingerprint
+    )
+    stops = () if tokenizer.eos_token_id is None else (int(tokenizer.eos_token_id),)
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (*stops, 0)[0]
+    return Inputs(tokenizer, dataset, sampler, held_out, stops, int(pad))
+
+
+def _load(files: DataArgs, dataset_dir: str | None, routes: dict[str, str]) -> list[Row]:
+    columns = Columns(
+        id=files.id or "id",
+        tag=files.tag or "tag",
+        messages=files.messages or "messages",
+        prompt=files.prompt or "prompt",
+    )
+    return load_rows(files.file_name or (), files.dataset_dir or dataset_dir or "", routes, columns)
+
+
+def _templates(config: RLVRConfig, role: WorkerConfig) -> TemplateChoice:
+    own = (role.data_args or DataArgs()).template
+    return TemplateChoice(own or "native", config.global_template, config.tag_to_template)
+
+
+def _tell_dropped(name: str, dataset: PromptDataset, notify: Callable[[str], None]) -> None:
+    if dataset.report.dropped:
+        notify(f"{name} data: {dataset.report}")

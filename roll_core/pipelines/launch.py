@@ -1,0 +1,142 @@
+"""Starting the workers of every role, all at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from roll_core.cluster.calls import Call, Waiter
+from roll_core.cluster.group import WorkerGroup
+from roll_core.cluster.nodes import Node, Place, place
+from roll_core.cluster.spec import WorkerSpec
+from roll_core.cluster.worker import InferWorker, RewardActor, TrainWorker
+from roll_core.config.environment import role_environment
+from roll_core.config.schema import RewardConfig, RLVRConfig, WorkerConfig
+from roll_core.context import WorkerContext
+from roll_core.errors import RollError
+from roll_core.objects import absolute_spec
+from roll_core.platforms import Platform
+from roll_core.resolve import Resolved, ResolvedPlatform
+from roll_core.training import TrainPlan
+
+ENGINE_THREADS = 8
+"""Calls an engine answers at once: one that generates, and room for aborts while it does."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What was decided on the driver before any worker starts."""
+
+    config: RLVRConfig
+    platform: Platform
+    resolved_platform: ResolvedPlatform
+    strategies: Mapping[str, Resolved]
+    plugins: Mapping[str, str]
+    log_dir: Path
+
+
+@dataclass
+class Crew:
+    """The workers of a run, by role."""
+
+    actor_train: WorkerGroup
+    actor_infer: WorkerGroup
+    reference: WorkerGroup | None = None
+    critic: WorkerGroup | None = None
+    rewards: dict[str, WorkerGroup] = field(default_factory=dict)
+
+    @property
+    def trainers(self) -> list[WorkerGroup]:
+        """Roles that hold a trained or scoring model."""
+        return [group for group in (self.actor_train, self.critic, self.reference) if group is not None]
+
+    @property
+    def groups(self) -> list[WorkerGroup]:
+        """All of them."""
+        return [*self.trainers, self.actor_infer, *self.rewards.values()]
+
+
+def launch(setting: Setting, nodes: Sequence[Node], waiter: Waiter) -> Crew:
+    """Start every role's processes; returns at once."""
+    config, start = setting.config, _Start(setting, nodes)
+    crew = Crew(
+        actor_train=start.role("actor_train", config.actor_train, TrainWorker),
+        actor_infer=start.role("actor_infer", config.actor_infer, InferWorker, threads=ENGINE_THREADS),
+        reference=start.role("reference", config.reference or _reference_of(config), TrainWorker)
+        if config.needs_reference
+        else None,
+        critic=start.role("critic", config.critic, TrainWorker) if config.needs_critic and config.critic else None,
+        rewards={domain: start.reward(domain, reward) for domain, reward in config.rewards.items()},
+    )
+    for group in crew.groups:
+        waiter.watch(group)
+    return crew
+
+
+def set_up(crew: Crew, waiter: Waiter, plans: Mapping[str, TrainPlan]) -> None:
+    """Let every role load what it needs.
+
+    Raises:
+        RollError: a model, an engine or a reward cannot be used; the worker's own message.
+    """
+    firsts = [group.submit_to(0, "facts") for group in crew.trainers]
+    calls: list[Call] = crew.actor_infer.submit("start")
+    tests = [call for group in crew.rewards.values() for call in group.submit("self_test")]
+    for group, facts in zip(crew.trainers, waiter.wait(firsts)):
+        port = facts["port"] if len(group) > 1 else 0
+        calls += group.submit("setup", facts["address"], port, plans.get(group.role))
+    waiter.wait(calls)
+    complaints = [line for lines in waiter.wait(tests) for line in lines]
+    if complaints:
+        listed = "".join(f"\n  {line}" for line in dict.fromkeys(complaints))
+        raise RollError(f"a reward would give wrong verdicts on this installation{listed}")
+
+
+def _reference_of(config: RLVRConfig) -> WorkerConfig:
+    """A reference that the config needs and does not describe: the actor's model, placed and sharded like it."""
+    actor = config.actor_train
+    strategy = actor.strategy_args
+    if strategy is not None:
+        name = strategy.strategy_name.replace("_train", "_infer")
+        strategy = strategy.model_copy(update={"strategy_name": name})
+    return actor.model_copy(update={"name": "reference", "strategy_args": strategy})
+
+
+@dataclass(frozen=True)
+class _Start:
+    setting: Setting
+    nodes: Sequence[Node]
+
+    def role(self, name: str, role: WorkerConfig, worker_class: type, *, threads: int = 1) -> WorkerGroup:
+        devices = list(role.device_mapping or range(role.world_size or 1))
+        places = place(devices, max(1, role.num_gpus_per_worker), self.nodes)
+        target = self.setting.strategies[name].backend.target
+        specs = [self._spec(name, role, rank, len(places), target) for rank in range(len(places))]
+        environment = role_environment(self.setting.config, role, name, self.setting.platform)
+        return WorkerGroup.launch(worker_class, specs, places, self.setting.platform, environment, threads=threads)
+
+    def reward(self, domain: str, reward: RewardConfig) -> WorkerGroup:
+        count = reward.world_size or 1
+        specs = [self._spec(f"reward-{domain}", reward, rank, count, "") for rank in range(count)]
+        homes: list[Place | None] = [None] * count
+        environment = role_environment(self.setting.config, reward, f"reward-{domain}", self.setting.platform)
+        arguments: tuple[Any, ...] = (absolute_spec(reward.worker_cls or domain), reward.reward_args, reward.timeout_s)
+        return WorkerGroup.launch(
+            RewardActor, specs, homes, self.setting.platform, environment, arguments=arguments, restartable=True
+        )
+
+    def _spec(self, name: str, role: WorkerConfig, rank: int, world_size: int, strategy: str) -> WorkerSpec:
+        config = self.setting.config
+        context = WorkerContext(
+            role=name, rank=rank, world_size=world_size, seed=config.seed, timeout_s=60.0 * role.backend_timeout
+        )
+        return WorkerSpec(
+            context=context,
+            role=role,
+            platform_target=self.setting.resolved_platform.target,
+            strategy_target=strategy,
+            plugins=self.setting.plugins,
+            log_file=self.setting.log_dir / f"{name}-{rank}.log",
+        )

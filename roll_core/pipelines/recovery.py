@@ -1,0 +1,121 @@
+"""Saving what a run has finished, and going on from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from roll_core.checkpoint import CheckpointFolder, PipelineState, Resume, load_pipeline_state, save_pipeline_state
+from roll_core.cluster.calls import Waiter
+from roll_core.cluster.group import WorkerGroup
+from roll_core.config.schema import RLVRConfig
+from roll_core.data.sampler import PromptSampler
+from roll_core.errors import RollError
+from roll_core.pipelines.launch import Crew
+from roll_core.pipelines.shaping import Shaper
+
+RESCUE_TIMEOUT_S = 60.0
+"""How long the trainers may take to save after something else failed."""
+
+
+class Recovery:
+    """Writes a checkpoint every `save_steps` and after the last step, and one more when a run is cut short.
+
+    `step` is the number of finished steps. A rescue saves them as they were when the last one ended: not the
+    prompts drawn since, and nothing where the trainers are in the middle of a step or dead.
+    """
+
+    def __init__(
+        self,
+        config: RLVRConfig,
+        folder: CheckpointFolder,
+        crew: Crew,
+        waiter: Waiter,
+        sampler: PromptSampler,
+        shaper: Shaper,
+    ) -> None:
+        self.config, self.folder, self.crew, self.waiter = config, folder, crew, waiter
+        self.sampler, self.shaper = sampler, shaper
+        self.step = 0
+        self.saved_step = 0
+        self.last_path: Path | None = None
+        self.notices: list[str] = []
+        self._is_training = False
+        self._at_last_step = self._snapshot()
+
+    def restore(self, resume: Resume) -> None:
+        """Put trainers, samplers and random states where the checkpoint left them."""
+        calls = [
+            call for group, path in self._saved_groups(resume.path) for call in group.submit("load", path.resolve())
+        ]
+        self.waiter.wait(calls)
+        state = load_pipeline_state(resume.path)
+        self.sampler.load_state_dict(state.sampler)
+        self.shaper.load_state_dict(state.other["shaper"])
+        self.step = self.saved_step = state.step
+        self._at_last_step = self._snapshot()
+
+    def finish(self, step: int) -> None:
+        """A step has ended: remember where everything stands, and save if it is time."""
+        self.step = step
+        self._at_last_step = self._snapshot()
+        is_due = self.config.save_steps > 0 and step % self.config.save_steps == 0
+        if is_due or step == self.config.max_steps:
+            self.save(self.waiter)
+
+    def save(self, waiter: Waiter) -> Path:
+        """Write checkpoint-`step` with the state of the last finished step."""
+        partial = self.folder.begin(self.step)
+        calls = [call for group, path in self._saved_groups(partial) for call in group.submit("save", path.resolve())]
+        waiter.wait(calls)
+        save_pipeline_state(partial, self._at_last_step)
+        sizes = {group.role: len(group) for group, _path in self._saved_groups(partial)}
+        self.last_path = self.folder.finish(self.step, {"world_sizes": sizes, "exp_name": self.config.exp_name})
+        self.saved_step = self.step
+        return self.last_path
+
+    @contextmanager
+    def while_training(self) -> Iterator[None]:
+        """Marks the part of a step in which the trainers' weights belong to no finished step."""
+        self._is_training = True
+        yield
+        self._is_training = False
+
+    @contextmanager
+    def rescue(self) -> Iterator[None]:
+        """Save the finished steps when the block ends by an error or an interrupt, and let that go on."""
+        try:
+            yield
+        except BaseException as error:
+            advice = self._rescued()
+            if isinstance(error, RollError):
+                error.add_note(advice)
+            self.notices.append(advice)
+            raise
+
+    def _rescued(self) -> str:
+        if self.step > self.saved_step and not self._is_training:
+            try:
+                # Without watches: whoever died is not needed to save.
+                self.save(Waiter(RESCUE_TIMEOUT_S))
+            except RollError as error:
+                self.folder.discard(self.step)
+                return f"step {self.step} could not be saved: {error}\n{self._advice()}"
+        return self._advice()
+
+    def _advice(self) -> str:
+        if self.saved_step == 0:
+            return "  no step was saved yet: the run starts over"
+        return f"  {self.saved_step} steps are saved; to go on: the same command with resume_from_checkpoint=true"
+
+    def _saved_groups(self, path: Path) -> list[tuple[WorkerGroup, Path]]:
+        groups = [(self.crew.actor_train, path)]
+        if self.crew.critic is not None:
+            groups.append((self.crew.critic, path / "critic"))
+        return groups
+
+    def _snapshot(self) -> PipelineState:
+        return PipelineState(
+            step=self.step, sampler=self.sampler.state_dict(), other={"shaper": self.shaper.state_dict()}
+        )

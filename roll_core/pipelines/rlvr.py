@@ -1,0 +1,160 @@
+"""Reinforcement learning with verifiable rewards: the loop, and the story of one step.
+
+Read `RlvrPipeline.step` first. Everything numeric is a pure function in `roll_core.algorithms`; everything that
+starts or finds something is in `roll_core.pipelines.start`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from roll_core.algorithms.metrics import group_metrics, length_metrics, score_metrics, token_metrics
+from roll_core.cluster.calls import Waiter
+from roll_core.config.schema import RLVRConfig
+from roll_core.data import DataProto
+from roll_core.pipelines.launch import Crew
+from roll_core.pipelines.recovery import Recovery
+from roll_core.pipelines.reporting import Reporter
+from roll_core.pipelines.sampling import training_temperature
+from roll_core.pipelines.scoring import Scoring
+from roll_core.pipelines.shaping import Shaper
+from roll_core.pipelines.turns import DeviceTurns
+from roll_core.pipelines.update import PolicyUpdate, ValueUpdate, is_empty, with_temperature
+from roll_core.pipelines.validation import Validation
+from roll_core.rollout.collector import Collector
+from roll_core.rollout.sample import to_batch
+from roll_core.rollout.weight_update import WeightUpdate
+
+
+@dataclass
+class Parts:
+    """What a pipeline is made of; `roll_core.pipelines.start` puts it together."""
+
+    config: RLVRConfig
+    crew: Crew
+    waiter: Waiter
+    collector: Collector
+    validation: Validation | None
+    weights: WeightUpdate
+    turns: DeviceTurns
+    shaper: Shaper
+    recovery: Recovery
+    reporter: Reporter
+    pad_token_id: int
+
+
+class RlvrPipeline:
+    """Runs steps until `max_steps`, from wherever the recovered state says."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts, self.config = parts, parts.config
+        crew, waiter = parts.crew, parts.waiter
+        self.scoring = Scoring(crew.actor_train, crew.reference, crew.critic, waiter)
+        self.policy_update = PolicyUpdate(self.config, crew.actor_train, waiter)
+        self.value_update = None
+        if crew.critic is not None and self.config.critic is not None:
+            self.value_update = ValueUpdate(self.config, crew.critic, self.config.critic, waiter)
+        sampling = self.config.actor_infer.generating_args
+        self.temperature = training_temperature(sampling) if sampling is not None else 1.0
+        self.timers = parts.reporter.timers
+
+    def run(self) -> None:
+        """All steps that are left. What was finished is kept when a worker dies or the user stops the run."""
+        recovery = self.parts.recovery
+        with recovery.rescue():
+            if recovery.step == 0:
+                self.parts.reporter.record(0, self.validate(0))
+            for step in range(recovery.step + 1, self.config.max_steps + 1):
+                self.step(step)
+
+    def step(self, step: int) -> None:
+        """One step: new weights to the engines, generate with rewards overlapped, score, train, validate, save."""
+        parts = self.parts
+        with self.timers("time/step_total"):
+            self.update_engines(step - 1)
+            with self.timers("time/step_generate"):
+                samples, metrics = parts.collector(step)
+            batch = to_batch(samples, parts.pad_token_id, self.config.response_window)
+            with self.timers("time/old_log_probs"):
+                parts.turns.begin_training()
+                batch = with_temperature(batch, self.temperature)
+                batch = self.scoring(batch, self.temperature, by_actor=self.config.recomputes_old_log_probs)
+            with self.timers("time/adv"):
+                batch, shaped = parts.shaper(batch)
+                metrics |= shaped | batch_metrics(batch, self.config.response_window)
+            with self.timers("time/step_train"), parts.recovery.while_training():
+                metrics |= self.train(batch, step)
+            parts.shaper.after_step(metrics, len(batch))
+            if self.config.eval_steps and step % self.config.eval_steps == 0:
+                metrics |= self.validate(step)
+        parts.recovery.finish(step)
+        parts.reporter.step(step, metrics, batch)
+
+    def update_engines(self, version: int) -> None:
+        """Engines get the weights after `version` steps, every `model_update_frequency` steps."""
+        with self.timers("time/step_model_update"):
+            self.parts.turns.begin_update()
+            if version % self.config.actor_infer.model_update_frequency == 0 or self.parts.weights.version < 0:
+                self.parts.weights.send(version)
+            self.parts.turns.begin_generation()
+
+    def train(self, batch: DataProto, step: int) -> dict[str, float]:
+        """Optimiser steps of the critic, and of the actor once the critic has warmed up."""
+        if is_empty(batch):
+            return {}
+        metrics = self.value_update(batch, step) if self.value_update is not None else {}
+        if step > self.config.critic_warmup:
+            metrics |= self.policy_update(batch, step)
+        return metrics
+
+    def validate(self, step: int) -> dict[str, float]:
+        """Accuracy on the held-out problems with the weights after `step` steps."""
+        if self.parts.validation is None:
+            return {}
+        self.update_engines(step)
+        with self.timers("time/val_step"):
+            metrics, samples = self.parts.validation(step)
+        self.parts.reporter.validated(step, metrics, samples)
+        return metrics
+
+
+def batch_metrics(batch: DataProto, max_response_length: int) -> dict[str, float]:
+    """The metrics of a step's batch over all rows, and again under <domain>/ where there is more than one."""
+    metrics = _metrics_of(batch, max_response_length)
+    domains = batch.group_by("domain")
+    if len(domains) > 1:
+        for domain, rows in domains.items():
+            metrics |= {f"{domain}/{name}": v for name, v in _metrics_of(rows, max_response_length).items()}
+    return metrics
+
+
+def _metrics_of(batch: DataProto, max_response_length: int) -> dict[str, float]:
+    scores = torch.where(batch["is_graded"], batch["scores"], torch.nan)
+    lengths, trained = batch["response_lengths"], batch["final_response_mask"]
+    row_advantages = torch.where(trained, batch["advantages"], 0).sum(-1) / trained.sum(-1).clamp(min=1)
+    return (
+        length_metrics(batch["prompt_lengths"], lengths, scores, max_response_length)
+        | score_metrics(scores, batch["response_level_rewards"])
+        | token_metrics(
+            trained,
+            scores,
+            token_rewards=batch["token_level_rewards"],
+            advantages=batch["advantages"],
+            raw_advantages=batch["raw_advantages"],
+            returns=batch["returns"],
+            values=batch.batch.get("values"),
+        )
+        | group_metrics(batch["group"], scores, lengths, row_advantages)
+        | _status_metrics(batch["status"])
+    )
+
+
+def _status_metrics(statuses: Sequence[str]) -> dict[str, float]:
+    count = max(1, len(statuses))
+    return {
+        f"reward_status/{name}": sum(status == name for status in statuses) / count
+        for name in ("could_not_grade", "timeout", "error")
+    }

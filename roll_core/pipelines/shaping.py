@@ -1,0 +1,146 @@
+"""From scores and log-probabilities to advantages and masks: what training is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from roll_core.algorithms.advantages import AdvantageConfig, compute_advantages
+from roll_core.algorithms.correction import CorrectionConfig, ImportanceWeight, MismatchFilter, correct_mismatch
+from roll_core.algorithms.kl import kl_controller, kl_divergence
+from roll_core.algorithms.masks import difficulty_mask, error_max_len_mask, final_mask, max_len_mask, sample_weights
+from roll_core.algorithms.rewards import RunningMoments
+from roll_core.algorithms.tallies import fetch
+from roll_core.config.schema import RLVRConfig
+from roll_core.data import DataProto
+
+
+class Shaper:
+    """Applies the config's reward, mask and advantage rules to a step's batch; holds what carries over steps."""
+
+    def __init__(self, config: RLVRConfig) -> None:
+        self.config = config
+        self.kl = kl_controller(config.init_kl_coef, config.target_kl, config.kl_horizon)
+        self.running = RunningMoments()
+        self.correction = correction_config(config)
+        self.advantages = AdvantageConfig(
+            adv_estimator=config.adv_estimator,
+            gamma=config.gamma,
+            lambd=config.lambd,
+            norm_mean_type=config.norm_mean_type,
+            norm_std_type=config.norm_std_type,
+            reward_clip=config.reward_clip,
+            whiten_rewards=config.whiten_rewards,
+            whiten_advantages=config.whiten_advantages,
+            advantage_clip=config.advantage_clip,
+        )
+
+    def __call__(self, batch: DataProto) -> tuple[DataProto, dict[str, float]]:
+        """The batch with advantages, returns and final_response_mask [B, R], sample_weight [B]; and metrics."""
+        mask, valid = batch["response_mask"], batch["is_graded"]
+        trained, metrics = final_mask(mask, self._row_masks(batch) | {"graded_mask": valid})
+        token_kl = self._token_kl(batch, metrics)
+        self.running.update(batch["rewards"], valid)
+        columns: dict[str, torch.Tensor] = {}
+        if "old_log_probs" in batch and self.correction is not None:
+            correction = correct_mismatch(batch["old_log_probs"], batch["infer_log_probs"], trained, self.correction)
+            columns["is_weight"], trained = correction.weights, correction.mask
+            metrics |= {name: tally.value for name, tally in fetch(correction.measures).items()}
+        result = compute_advantages(
+            self.advantages,
+            batch["rewards"],
+            mask,
+            batch["group"],
+            loss_mask=trained,
+            valid=valid,
+            values=batch.batch.get("values"),
+            token_kl=token_kl,
+            kl_coefficient=self.kl.coefficient,
+            running=self.running,
+        )
+        columns |= {
+            "advantages": result.advantages,
+            "raw_advantages": result.raw_advantages,
+            "returns": result.returns,
+            "token_level_rewards": result.token_rewards,
+            "response_level_rewards": result.rewards,
+            "final_response_mask": trained,
+            "sample_weight": self._sample_weights(batch, trained.any(-1)).float(),
+        }
+        return batch.with_columns(**columns), metrics | result.metrics
+
+    def _row_masks(self, batch: DataProto) -> dict[str, torch.Tensor]:
+        config, masks = self.config, {}
+        if config.max_len_mask:
+            masks["max_len_mask"] = max_len_mask(batch["response_mask"], batch.meta_info["max_response_length"])
+        if config.difficulty_mask:
+            masks["difficulty_mask"] = difficulty_mask(
+                batch["scores"],
+                batch["group"],
+                config.difficulty_low_threshold,
+                config.difficulty_high_threshold,
+                batch["is_graded"],
+            )
+        if config.error_max_len_clip:
+            masks["error_len_mask"] = error_max_len_mask(
+                batch["scores"], batch["response_mask"], config.error_max_len_threshold
+            )
+        return masks
+
+    def _token_kl(self, batch: DataProto, metrics: dict[str, float]) -> torch.Tensor | None:
+        if not self.config.add_token_level_kl:
+            return None
+        mask = batch["response_mask"]
+        divergence = kl_divergence(batch["old_log_probs"], batch["ref_log_probs"], self.config.kl_penalty)
+        token_kl = torch.where(mask, divergence, 0)
+        per_row = token_kl.sum(-1) / mask.sum(-1).clamp(min=1)
+        metrics |= {"critic/kl": float(per_row.mean()), "critic/kl_coef": self.kl.coefficient}
+        return token_kl
+
+    def after_step(self, metrics: Mapping[str, float], num_rows: int) -> None:
+        """Let the KL controller learn from the step, once."""
+        if "critic/kl" in metrics:
+            self.kl.update(metrics["critic/kl"], num_rows)
+
+    def _sample_weights(self, batch: DataProto, kept: torch.Tensor) -> torch.Tensor:
+        config = self.config
+        difficulty = batch["difficulty"] if config.difficulty_loss_weight and "difficulty" in batch else None
+        lengths = batch["response_lengths"] if config.length_loss_weight else None
+        return sample_weights(kept, difficulty, lengths)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint must hold."""
+        return {"kl": self.kl.state_dict(), "running": self.running.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.kl.load_state_dict(state["kl"])
+        self.running.load_state_dict(state["running"])
+
+
+def correction_config(config: RLVRConfig) -> CorrectionConfig | None:
+    """What `train_infer_correction` asks for; None where neither a weight nor a filter is enabled."""
+    given = config.train_infer_correction
+    if given is None:
+        return None
+    weight = given.is_weight
+    filters = tuple(
+        MismatchFilter(
+            agg_type=each.agg_type,
+            ratio_enabled=each.ratio_enabled,
+            ratio_low=each.ratio_low,
+            ratio_high=each.ratio_high,
+            diff_enabled=each.diff_enabled,
+            diff_low=each.diff_low,
+            diff_high=each.diff_high,
+        )
+        for each in given.filters
+        if each.enabled
+    )
+    if not weight.enabled and not filters:
+        return None
+    return CorrectionConfig(
+        ImportanceWeight(weight.weight_type, weight.upper_bound) if weight.enabled else None, filters
+    )

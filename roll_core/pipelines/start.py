@@ -1,0 +1,159 @@
+"""From a config that passed its checks to a running pipeline, and down again."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from roll_core.checkpoint import CheckpointFolder, Resume
+from roll_core.cluster.calls import Waiter
+from roll_core.cluster.nodes import cluster_nodes
+from roll_core.cluster.session import open_session
+from roll_core.config.schema import GeneratingArgs, RLVRConfig
+from roll_core.display import RunDisplay
+from roll_core.pipelines.inputs import Inputs, prepare_inputs, read_rows
+from roll_core.pipelines.launch import Crew, Setting, launch, set_up
+from roll_core.trackers import RunInfo, RunTrackers, open_trackers
+from roll_core.training import TrainPlan
+
+if TYPE_CHECKING:
+    from roll_core.pipelines.rlvr import RlvrPipeline
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a finished run leaves. Accuracies are shares of held-out answers that are right, before and after."""
+
+    steps: int
+    first_accuracy: float | None
+    last_accuracy: float | None
+    seconds: float
+    checkpoint: Path | None
+    locations: dict[str, str]
+
+
+def run_rlvr(setting: Setting, display: RunDisplay) -> Outcome:
+    """Run an RLVR config.
+
+    Raises:
+        RollError: data, checkpoint, model, cluster or a worker; what was finished is saved where it can be.
+    """
+    config, started = setting.config, time.monotonic()
+    rows = read_rows(config)
+    folder = CheckpointFolder(config.checkpoint_dir, config.max_ckpt_to_keep, display.notice)
+    folder.clean()
+    resume = folder.find(config.resume_from_checkpoint)
+    trackers = _open_trackers(config, display, resume)
+    try:
+        display.phase("starting Ray")
+        with open_session(setting.platform, config.ray_address):
+            waiter = Waiter(config.rpc_timeout)
+            nodes = cluster_nodes(setting.platform, config.num_nodes or 1, config.num_gpus_per_node)
+            display.phase("starting workers")
+            crew = launch(setting, nodes, waiter)
+            # The driver reads and tokenises while the workers start.
+            inputs = prepare_inputs(config, rows, display.notice)
+            display.phase("loading models")
+            set_up(crew, waiter, train_plans(config))
+            pipeline = _assemble(setting, display, crew, waiter, inputs, folder, trackers)
+            if resume is not None:
+                pipeline.parts.recovery.restore(resume)
+                display.notice(f"going on after step {resume.step}, from {resume.path}")
+            pipeline.run()
+    finally:
+        trackers.close()
+    reporter, recovery = pipeline.parts.reporter, pipeline.parts.recovery
+    return Outcome(
+        steps=recovery.step,
+        first_accuracy=reporter.first_accuracy,
+        last_accuracy=reporter.last_accuracy,
+        seconds=time.monotonic() - started,
+        checkpoint=recovery.last_path,
+        locations=trackers.locations,
+    )
+
+
+def train_plans(config: RLVRConfig) -> dict[str, TrainPlan]:
+    """How many optimiser steps each trained role will take, for its schedule."""
+    from roll_core.pipelines.update import rows_per_mini_batch
+
+    plans = {}
+    for name, role, epochs in (("actor_train", config.actor_train, config.ppo_epochs), ("critic", config.critic, 1)):
+        if role is not None:
+            each = -(-config.samples_per_step // rows_per_mini_batch(role)) * epochs
+            plans[name] = TrainPlan(max(1, config.max_steps) * each, config.max_grad_norm)
+    return plans
+
+
+def _open_trackers(config: RLVRConfig, display: RunDisplay, resume: Resume | None) -> RunTrackers:
+    output_dir = Path(config.output_dir)
+    info = RunInfo(
+        exp_name=config.exp_name,
+        output_dir=output_dir,
+        run_dir=output_dir / "runs" / config.exp_name,
+        config=config.model_dump(mode="json"),
+        resumed_step=resume.step if resume is not None else None,
+        warn=display.notice,
+    )
+    return open_trackers(config.track_with, config.tracker_kwargs, info)
+
+
+def _assemble(
+    setting: Setting,
+    display: RunDisplay,
+    crew: Crew,
+    waiter: Waiter,
+    inputs: Inputs,
+    folder: CheckpointFolder,
+    trackers: RunTrackers,
+) -> RlvrPipeline:
+    from roll_core.pipelines.recovery import Recovery
+    from roll_core.pipelines.reporting import Reporter
+    from roll_core.pipelines.rlvr import Parts, RlvrPipeline
+    from roll_core.pipelines.shaping import Shaper
+    from roll_core.pipelines.turns import DeviceTurns
+    from roll_core.rollout.reward_router import RewardRouter
+    from roll_core.rollout.scheduler import RolloutScheduler
+    from roll_core.rollout.weight_update import WeightUpdate
+
+    config = setting.config
+    scheduler = RolloutScheduler(crew.actor_infer, RewardRouter(crew.rewards), waiter, inputs.tokenizer, config.seed)
+    shaper = Shaper(config)
+    bucket_bytes = config.model_update_buffer_size_mb * 2**20
+    return RlvrPipeline(
+        Parts(
+            config=config,
+            crew=crew,
+            waiter=waiter,
+            collector=_collector(config, inputs, scheduler),
+            validation=_validation(config, inputs, scheduler),
+            weights=WeightUpdate(crew.actor_train, crew.actor_infer, waiter, bucket_bytes),
+            turns=DeviceTurns(config, setting.platform, crew.trainers, crew.actor_infer, waiter),
+            shaper=shaper,
+            recovery=Recovery(config, folder, crew, waiter, inputs.sampler, shaper),
+            reporter=Reporter(config, trackers, display),
+            pad_token_id=inputs.pad_token_id,
+        )
+    )
+
+
+def _collector(config: RLVRConfig, inputs: Inputs, scheduler: Any) -> Any:
+    from roll_core.pipelines.sampling import sampling_params
+    from roll_core.rollout.collector import Collector
+
+    params = sampling_params(config.actor_infer.generating_args or GeneratingArgs(), inputs.stop_token_ids)
+    number = config.num_return_sequences_in_group
+    return Collector(scheduler, inputs.dataset, inputs.sampler, config.rewards, number, params)
+
+
+def _validation(config: RLVRConfig, inputs: Inputs, scheduler: Any) -> Any:
+    from roll_core.pipelines.sampling import sampling_params
+    from roll_core.pipelines.validation import Validation
+
+    if config.validation is None or inputs.held_out is None:
+        return None
+    arguments = config.validation.generating_args or GeneratingArgs()
+    params = sampling_params(arguments, inputs.stop_token_ids)
+    return Validation(scheduler, inputs.held_out, arguments.num_return_sequences or 1, params)

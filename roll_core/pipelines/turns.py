@@ -1,0 +1,52 @@
+"""Who is on the devices: where trainers and engines share them, they take turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from roll_core.cluster.calls import Waiter
+from roll_core.cluster.group import WorkerGroup
+from roll_core.config.schema import RLVRConfig
+from roll_core.platforms import Ability, Platform
+
+
+class DeviceTurns:
+    """Moves models off devices that another role needs next. Does nothing where no device is shared.
+
+    A device that is only a process has no memory of its own to make room in, so nothing is moved there either.
+    """
+
+    def __init__(
+        self,
+        config: RLVRConfig,
+        platform: Platform,
+        trainers: Sequence[WorkerGroup],
+        engines: WorkerGroup,
+        waiter: Waiter,
+    ) -> None:
+        engine_devices = set(config.actor_infer.device_mapping or ())
+        roles = {"actor_train": config.actor_train, "critic": config.critic, "reference": config.reference}
+        self.sharing = [
+            group
+            for group in trainers
+            if (role := roles.get(group.role)) is not None and engine_devices & set(role.device_mapping or ())
+        ]
+        if Ability.SLEEP not in platform.abilities():
+            self.sharing = []
+        self.engines, self.waiter = engines, waiter
+
+    def begin_update(self) -> None:
+        """Engines make room for new weights while the trainer still holds them."""
+        if self.sharing:
+            self.waiter.wait(self.engines.submit("wake"))
+
+    def begin_generation(self) -> None:
+        """Trainers leave the devices to the engines."""
+        if self.sharing:
+            self.waiter.wait([call for group in self.sharing for call in group.submit("offload")])
+
+    def begin_training(self) -> None:
+        """Engines leave the devices to the trainers."""
+        if self.sharing:
+            self.waiter.wait(self.engines.submit("sleep"))
+            self.waiter.wait([call for group in self.sharing for call in group.submit("reload")])

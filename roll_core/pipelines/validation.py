@@ -1,0 +1,40 @@
+"""How often the model is right on held-out problems."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from roll_core.data.prompts import PromptDataset
+from roll_core.inference import SamplingParams
+from roll_core.rollout.sample import Sample
+from roll_core.rollout.scheduler import RolloutScheduler
+
+
+class Validation:
+    """Answers every held-out prompt with the engines' current weights."""
+
+    def __init__(
+        self, scheduler: RolloutScheduler, dataset: PromptDataset, num_samples: int, params: SamplingParams
+    ) -> None:
+        self.scheduler, self.dataset = scheduler, dataset
+        self.num_samples, self.params = num_samples, params
+
+    def __call__(self, step: int) -> tuple[dict[str, float], list[Sample]]:
+        """val_correct/all/mean and val_correct/<tag>/mean (shares of answers with score 1), and the samples."""
+        samples = self.scheduler.generate(list(self.dataset), self.num_samples, self.params, f"val/{step}")
+        return validation_metrics(samples), samples
+
+
+def validation_metrics(samples: Sequence[Sample]) -> dict[str, float]:
+    """Shares of right answers over all samples and by tag, and the mean length in tokens."""
+    by_tag: dict[str, list[bool]] = defaultdict(list)
+    for sample in samples:
+        by_tag[sample.prompt.row.tag].append(sample.score.score == 1)
+    right = [is_right for tag in by_tag.values() for is_right in tag]
+    lengths = [len(sample.completion.token_ids) for sample in samples]
+    metrics = {
+        "val_correct/all/mean": sum(right) / len(right),
+        "val/response_length/mean": sum(lengths) / len(lengths),
+    }
+    return metrics | {f"val_correct/{tag}/mean": sum(values) / len(values) for tag, values in by_tag.items()}

@@ -1,0 +1,87 @@
+"""A step's training samples: prompts drawn, answered and scored, and drawn again where a filter dropped some."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from roll_core.config.schema import RewardConfig
+from roll_core.data.prompts import PromptDataset
+from roll_core.data.sampler import PromptSampler
+from roll_core.errors import RollError
+from roll_core.inference import SamplingParams
+from roll_core.rewards import Status
+from roll_core.rollout.filters import GroupFilter, group_filter
+from roll_core.rollout.sample import Sample
+from roll_core.rollout.scheduler import RolloutScheduler
+
+DRAW_LIMIT = 10
+"""A step draws at most this many times its batch before it gives up: with data far too hard or too easy, every
+prompt is dropped and drawing on would never end."""
+
+
+class Collector:
+    """Collects whole groups of samples until the batch is full."""
+
+    def __init__(
+        self,
+        scheduler: RolloutScheduler,
+        dataset: PromptDataset,
+        sampler: PromptSampler,
+        rewards: Mapping[str, RewardConfig],
+        num_samples: int,
+        params: SamplingParams,
+    ) -> None:
+        self.scheduler, self.dataset, self.sampler = scheduler, dataset, sampler
+        self.num_samples, self.params = num_samples, params
+        self.filters: dict[str, tuple[GroupFilter, Mapping[str, object]]] = {
+            domain: (group_filter(reward.query_filter_config.type), reward.query_filter_config.filter_args)
+            for domain, reward in rewards.items()
+        }
+
+    def __call__(self, step: int) -> tuple[list[Sample], dict[str, float]]:
+        """Samples of a full batch, groups together, and how many prompts were drawn and dropped.
+
+        Raises:
+            RollError: filters dropped nearly everything; says what the scores looked like.
+        """
+        wanted = self.sampler.next_batch()
+        batch_size, drawn, in_use = len(wanted), 0, set(wanted)
+        kept: list[Sample] = []
+        dropped: list[list[Sample]] = []
+        while wanted:
+            prompts = [self.dataset[index] for index in wanted]
+            samples = self.scheduler.generate(
+                prompts, self.num_samples, self.params, f"train/{step}", first_group=drawn
+            )
+            drawn += len(wanted)
+            missing: Counter[str] = Counter()
+            for start in range(0, len(samples), self.num_samples):
+                group = samples[start : start + self.num_samples]
+                if self._keeps(group):
+                    kept += group
+                else:
+                    dropped.append(group)
+                    missing[group[0].prompt.domain] += 1
+            if missing and drawn + missing.total() > DRAW_LIMIT * batch_size:
+                raise RollError(_gave_up(dropped, drawn, batch_size))
+            wanted = [index for domain, count in missing.items() for index in self.sampler.draw(domain, count, in_use)]
+            in_use.update(wanted)
+        counts = {"scheduler/collect_query_count": drawn, "scheduler/query_filter_count": len(dropped)}
+        return kept, {name: float(count) for name, count in counts.items()}
+
+    def _keeps(self, group: Sequence[Sample]) -> bool:
+        keep, arguments = self.filters[group[0].prompt.domain]
+        scores = [sample.score.score for sample in group if sample.score.status is Status.OK]
+        return bool(scores) and keep(scores, arguments) if len(group) > 1 else True
+
+
+def _gave_up(dropped: Sequence[Sequence[Sample]], drawn: int, batch_size: int) -> str:
+    means = [sum(sample.score.score for sample in group) / len(group) for group in dropped]
+    right, wrong = sum(mean == 1 for mean in means), sum(mean == 0 for mean in means)
+    return (
+        f"query filters dropped {len(dropped)} of {drawn} prompts, and the step needs {batch_size}"
+        f"\n  all answers wrong: {wrong}, all right: {right}, mixed: {len(dropped) - wrong - right}"
+        "\n  try: easier prompts where answers are all wrong, harder ones where they are all right, more answers"
+        " per prompt (num_return_sequences_in_group), or a wider query_filter_config"
+    )
