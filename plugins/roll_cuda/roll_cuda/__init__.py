@@ -1,0 +1,1 @@
+"""NVIDIA and AMD GPUs as platforms of roll-core."""

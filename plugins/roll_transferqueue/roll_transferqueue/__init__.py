@@ -1,0 +1,1 @@
+"""TransferQueue as a transport of roll-core."""
