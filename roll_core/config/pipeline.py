@@ -11,7 +11,13 @@ from roll_core.config.roles import WorkerConfig
 from roll_core.config.section import Section
 from roll_core.config.values import Environment, Fraction, NotNegative, Options, Positive
 
-_SECRET_WORDS = ("api_key", "token", "password", "secret")
+_SECRET_WORDS = ("api_key", "apikey", "access_key", "token", "password", "secret")
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether the value of a key with this name must never be shown."""
+    plain = name.lower()
+    return any(word in plain for word in _SECRET_WORDS) and "tokens" not in plain
 
 
 def _hide_secrets(given: Any) -> Any:
@@ -23,8 +29,7 @@ def _hide_secrets(given: Any) -> Any:
 def _hidden(key: str, value: Any) -> Any:
     if isinstance(value, dict):
         return _hide_secrets(value)
-    is_secret = isinstance(value, str) and any(word in str(key).lower() for word in _SECRET_WORDS)
-    return SecretStr(value) if is_secret else value
+    return SecretStr(value) if isinstance(value, str) and is_secret_name(str(key)) else value
 
 
 def _mapping(given: Any) -> Any:
@@ -161,6 +166,19 @@ class BaseConfig(Section):
         if self.val_sequence_length is None or self.val_prompt_length is None:
             return self.response_window
         return max(1, self.val_sequence_length - self.val_prompt_length)
+
+    @property
+    def device_span(self) -> int:
+        """One more than the largest device number that a role uses; roles without a mapping use the first ones."""
+        used = [max(role.devices) + 1 if role.devices else 0 for role in self.roles().values()]
+        return max(used, default=0)
+
+    @property
+    def node_count(self) -> int:
+        """Nodes of the run: as written, else as many as the device numbers need."""
+        if self.num_nodes is not None:
+            return self.num_nodes
+        return max(1, -(-self.device_span // self.num_gpus_per_node)) if self.num_gpus_per_node else 1
 
     def roles(self) -> dict[str, WorkerConfig]:
         """Every role of the config by its dotted path, in the order of the schema."""

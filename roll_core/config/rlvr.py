@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from roll_core.config.pipeline import PPOConfig
 from roll_core.config.roles import GeneratingArgs, RewardConfig, WorkerConfig
 from roll_core.config.values import NotNegative, Positive
+from roll_core.data.tags import tag_routes
 
 
 class RLVRConfig(PPOConfig):
@@ -64,20 +65,18 @@ class RLVRConfig(PPOConfig):
     @property
     def optimizer_steps_per_step(self) -> int:
         """Optimiser steps of the actor in one step of the pipeline; 0 where the batch does not divide."""
-        training = self.actor_train.training_args
-        each = training.per_device_train_batch_size * training.gradient_accumulation_steps
-        return self.ppo_epochs * self.samples_per_step // (each * max(1, self.actor_train.world_size or 1))
+        return self.ppo_epochs * self.samples_per_step // self.actor_train.mini_batch_size
 
     def tag_domains(self) -> dict[str, str]:
         """Which reward domain scores a row of each tag.
 
         A domain answers to the tags in its `tag_included`, and to its own name unless another domain claims
         that name as a tag.
+
+        Raises:
+            ConfigError: two domains claim one tag.
         """
-        domains = {name: name for name in self.rewards}
-        for name, reward in self.rewards.items():
-            domains |= {tag: name for tag in reward.tag_included}
-        return domains
+        return tag_routes(self.rewards)
 
     @model_validator(mode="after")
     def _complete_sampling(self) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
@@ -252,6 +253,25 @@ class WorkerConfig(Section):
         """Whether the role's strategy has an optimiser."""
         return (self.strategy_name or "").endswith("_train")
 
+    @property
+    def model_parallel_size(self) -> int:
+        """Ranks that work on the same rows; the others have rows of their own."""
+        sizes = [self.model_args.ulysses_size]
+        if (self.strategy_name or "").startswith("megatron"):
+            sizes = [self.strategy_config.get(key) or 1 for key in _MEGATRON_SPLIT_KEYS]
+        return math.prod(size for size in sizes if type(size) is int and size > 0)
+
+    @property
+    def data_parallel_size(self) -> int:
+        """Ranks that have rows of their own."""
+        return max(1, (self.world_size or 1) // self.model_parallel_size)
+
+    @property
+    def mini_batch_size(self) -> int:
+        """Rows of one optimiser step, over all ranks."""
+        training = self.training_args
+        return training.per_device_train_batch_size * training.gradient_accumulation_steps * self.data_parallel_size
+
     @model_validator(mode="after")
     def _count_workers(self) -> Self:
         given = self.model_fields_set
@@ -271,6 +291,11 @@ class WorkerConfig(Section):
         self.__dict__[field] = value
 
 
+_MEGATRON_SPLIT_KEYS = (
+    "tensor_model_parallel_size",
+    "pipeline_model_parallel_size",
+    "context_parallel_size",
+)
 _SPLIT_KEYS = ("tensor_parallel_size", "pipeline_parallel_size")
 
 

@@ -13,7 +13,7 @@ from roll_core.config.device_mapping import DeviceMappingError, parse_device_map
 Positive = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[int, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-DType = Literal["fp32", "float32", "fp16", "float16", "half", "bf16", "bfloat16"]
+DType = Literal["fp32", "float32", "float", "fp16", "float16", "half", "bf16", "bfloat16"]
 
 
 def _environment(given: Any) -> Any:

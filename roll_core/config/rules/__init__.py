@@ -1,0 +1,38 @@
+"""What must hold between the keys of a config, whatever machine it is run on. Everything is reported at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from roll_core.config.pipeline import BaseConfig
+from roll_core.config.rlvr import RLVRConfig
+from roll_core.config.rules import algorithm, batches, data, devices, lengths, rewards, schedule
+from roll_core.errors import Problem
+
+_COMMON: tuple[Callable[[BaseConfig], Iterator[Problem]], ...] = (
+    devices.problems,
+    schedule.problems,
+)
+_RLVR: tuple[Callable[[RLVRConfig], Iterator[Problem]], ...] = (
+    data.problems,
+    rewards.problems,
+    batches.problems,
+    lengths.problems,
+    algorithm.problems,
+)
+
+
+def problems_of(config: BaseConfig) -> list[Problem]:
+    """Everything in a config that is wrong on any machine; empty if nothing is."""
+    found = [problem for rule in _COMMON for problem in rule(config)]
+    if isinstance(config, RLVRConfig):
+        found = [problem for rule in _RLVR for problem in rule(config)] + found
+    return list({(problem.path, problem.rule): problem for problem in found}.values())
+
+
+def notices_of(config: BaseConfig) -> list[str]:
+    """Sentences about keys that have no effect because of what other keys say."""
+    found = list(schedule.notices(config))
+    if isinstance(config, RLVRConfig):
+        found += [*algorithm.notices(config), *batches.notices(config)]
+    return found

@@ -1,0 +1,83 @@
+"""Keys of the learning algorithm that need, exclude or silence each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from roll_core.config.rlvr import RLVRConfig
+from roll_core.errors import Problem
+
+
+def problems(config: RLVRConfig) -> Iterator[Problem]:
+    """Combinations that cannot be computed or contradict themselves."""
+    for name in ("actor_train", "actor_infer"):
+        if name not in config.model_fields_set:
+            yield Problem(name, "must be given", None, f"a section {name} with strategy_args and device_mapping")
+    if config.needs_critic and config.critic is None:
+        hint = "add a section critic, or adv_estimator: reinforce or grpo, which need none"
+        yield Problem("critic", "adv_estimator gae learns values, which needs a critic", None, hint)
+    yield from _groups(config)
+    yield from _asynchronous(config)
+    yield from _pairs(config)
+
+
+def notices(config: RLVRConfig) -> Iterator[str]:
+    """Keys that were written and change nothing, because of what other keys say."""
+    given = config.model_fields_set
+    if "init_kl_coef" in given and config.init_kl_coef > 0 and not config.add_token_level_kl:
+        yield "init_kl_coef: has no effect without add_token_level_kl: true, and makes no reference model"
+    if config.reference is not None and not config.needs_reference:
+        yield "reference: not started; neither use_kl_loss nor add_token_level_kl asks for a reference model"
+    if config.needs_reference and config.reference is None:
+        yield "reference: not given, so it is made like actor_train and on its devices"
+    if config.critic is not None and not config.needs_critic:
+        yield f"critic: not started; adv_estimator {config.adv_estimator} learns no values"
+    if config.value_clip is not None and not config.needs_critic:
+        yield f"value_clip: has no effect; adv_estimator {config.adv_estimator} learns no values"
+    if config.use_kl_loss and config.kl_loss_coef == 0:
+        yield "use_kl_loss: a reference model is made, but kl_loss_coef is 0"
+    if config.kl_loss_coef and not config.use_kl_loss:
+        yield "kl_loss_coef: has no effect without use_kl_loss: true"
+    if not config.use_pg_clip_range and given & {"pg_clip_low", "pg_clip_high"}:
+        yield "pg_clip_low, pg_clip_high: have no effect without use_pg_clip_range: true"
+    if config.difficulty_mask and config.num_return_sequences_in_group == 1:
+        yield "difficulty_mask: has no effect with num_return_sequences_in_group 1"
+
+
+def _groups(config: RLVRConfig) -> Iterator[Problem]:
+    if config.num_return_sequences_in_group > 1:
+        return
+    asking = []
+    if config.adv_estimator == "grpo":
+        asking.append("adv_estimator: grpo")
+    asking += [f"{key}: group" for key in ("norm_mean_type", "norm_std_type") if getattr(config, key) == "group"]
+    if asking:
+        rule = f"{' and '.join(asking)} compares the responses of one prompt, which needs at least 2"
+        hint = "num_return_sequences_in_group: 8, or normalisation over the batch"
+        yield Problem("num_return_sequences_in_group", rule, config.num_return_sequences_in_group, hint)
+
+
+def _asynchronous(config: RLVRConfig) -> Iterator[Problem]:
+    ratio = config.async_generation_ratio
+    if 0 < ratio < 1:
+        rule = "must be 0 (wait for every rollout) or at least 1 (steps that rollouts may lag behind)"
+        yield Problem("async_generation_ratio", rule, ratio, "0 or 1")
+    if ratio > 0 and config.generate_opt_level != 1:
+        rule = "must be 1 with async_generation_ratio above 0"
+        yield Problem("generate_opt_level", rule, config.generate_opt_level, "generate_opt_level: 1")
+
+
+def _pairs(config: RLVRConfig) -> Iterator[Problem]:
+    if config.enable_old_logprobs_recompute and config.force_disable_old_logprobs_recompute:
+        rule = "contradicts enable_old_logprobs_recompute: true"
+        yield Problem("force_disable_old_logprobs_recompute", rule, True, "leave one of the two out")
+    if config.profiler_timeline and config.profiler_memory:
+        rule = "cannot be on together with profiler_timeline"
+        yield Problem("profiler_memory", rule, True, "leave one of the two out")
+    if config.add_token_level_kl and config.kl_penalty == "full":
+        rule = "full compares whole distributions, and only the sampled tokens' probabilities are kept"
+        yield Problem("kl_penalty", rule, "full", "kl_penalty: kl (k1), mse (k2), abs or k3")
+    low, high = config.difficulty_low_threshold, config.difficulty_high_threshold
+    if config.difficulty_mask and low >= high:
+        rule = f"must be less than difficulty_high_threshold {high:g}, or no group is ever kept"
+        yield Problem("difficulty_low_threshold", rule, low)

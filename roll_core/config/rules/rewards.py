@@ -1,0 +1,61 @@
+"""Rewards: which domains there are, which tags they claim, and how prompts are shared among them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from roll_core.config.rlvr import RLVRConfig
+from roll_core.data.tags import tag_routes
+from roll_core.errors import ConfigError, Problem
+from roll_core.objects import spec_problem
+from roll_core.rollout.filters import BUILTIN_FILTERS
+
+_SHARES = "actor_train.data_args.domain_interleave_probs"
+
+
+def problems(config: RLVRConfig) -> Iterator[Problem]:
+    """Missing rewards, tags claimed twice, domains that nobody scores, shares that are no shares."""
+    if not config.rewards:
+        hint = "rewards: {math_rule: {}} scores answers to mathematical questions"
+        yield Problem("rewards", "at least one reward must be given", None, hint)
+        return
+    try:
+        tag_routes(config.rewards)
+    except ConfigError as error:
+        yield from error.problems
+    for name, reward in config.rewards.items():
+        wrong = spec_problem(reward.query_filter_config.type, BUILTIN_FILTERS, "query filter")
+        if wrong is not None:
+            rule, _, hint = wrong.partition("\n")
+            yield Problem(f"rewards.{name}.query_filter_config.type", rule, None, " ".join(hint.split()))
+    data = config.actor_train.data_args
+    if data is not None and data.domain_interleave_probs is not None:
+        yield from _shares(config, data.domain_interleave_probs)
+
+
+def _shares(config: RLVRConfig, shares: dict[str, float]) -> Iterator[Problem]:
+    for domain, share in shares.items():
+        if domain not in config.rewards:
+            close = difflib.get_close_matches(domain, config.rewards, n=1, cutoff=0.6)
+            hint = f"did you mean '{close[0]}'?" if close else f"the rewards are: {', '.join(config.rewards)}"
+            yield Problem(f"{_SHARES}.{domain}", "is no domain under rewards", share, hint)
+        if share < 0:
+            yield Problem(f"{_SHARES}.{domain}", "must not be negative", share)
+    total = sum(shares.values())
+    if not shares or abs(total - 1) > 1e-6:
+        rule = f"the shares must add up to 1, these add up to {total:g}"
+        yield Problem(_SHARES, rule, dict(shares), _scaled(shares, total))
+        return
+    last = list(shares)[-1]
+    for domain, share in shares.items():
+        if domain != last and share > 0 and int(share * config.rollout_batch_size + 1e-9) == 0:
+            rule = f"{share:g} of rollout_batch_size {config.rollout_batch_size} is not one prompt"
+            hint = "a larger share or batch, or 0 to leave the domain out"
+            yield Problem(f"{_SHARES}.{domain}", rule, share, hint)
+
+
+def _scaled(shares: dict[str, float], total: float) -> str:
+    if total <= 0 or any(share < 0 for share in shares.values()):
+        return ""
+    return ", ".join(f"{domain}: {share / total:.4g}" for domain, share in shares.items())
