@@ -164,7 +164,7 @@ def _never_installed(names: list[str], variable: str, state: State, known: list[
     for name in names:
         if not any(same_name(name, record.name) or same_name(name, record.dist) for record in known):
             hint = closest(name, [record.name for record in known])
-            records.append(PluginRecord(name, "none", "none", state, f"named in {variable}, not installed{hint}"))
+            records.append(PluginRecord(name, "", "", state, f"named in {variable}, not installed{hint}"))
     return records
 
 

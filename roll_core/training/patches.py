@@ -57,9 +57,9 @@ def find_patch(name: str, platform: Platform) -> ModelPatch:
         PluginError: no plugin brings it.
     """
     from roll_core.plugins import load_plugins
-    from roll_core.resolve import load_target, resolve_backend
+    from roll_core.resolve import resolve_backend
 
     resolved = resolve_backend(load_plugins(), "patch", name, platform.name)
-    patch = load_target(resolved)()
+    patch = resolved.load()()
     assert isinstance(patch, ModelPatch)
     return patch
