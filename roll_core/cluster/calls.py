@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +27,10 @@ class Call:
     worker: WorkerSpec
     method: str
     ref: Any
+
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+"""Ray colours its messages for a terminal."""
 
 
 class Waiter:
@@ -90,7 +95,7 @@ class Waiter:
             self._fail(failures, [call for call in others if call not in finished])
 
     def _fail(self, failures: list[tuple[Call, BaseException]], others: Sequence[Call]) -> NoReturn:
-        if not any(_is_death(error) for _call, error in failures):
+        if not any(_is_death(error) or _is_for_users(error) for _call, error in failures):
             failures += self._later_failures(others)
         # A death explains the errors it causes in others, so it is the one to report.
         failures.sort(key=lambda failure: not _is_death(failure[1]))
@@ -133,6 +138,12 @@ def _is_death(error: BaseException) -> bool:
     return isinstance(error, RayActorError | WorkerCrashedError)
 
 
+def _is_for_users(error: BaseException) -> bool:
+    from ray.exceptions import RayTaskError
+
+    return isinstance(error, RayTaskError) and isinstance(error.cause, RollError)
+
+
 def _report(call: Call, error: BaseException) -> NoReturn:
     from ray.exceptions import RayTaskError
 
@@ -142,9 +153,8 @@ def _report(call: Call, error: BaseException) -> NoReturn:
     if _is_death(error):
         raise WorkerDied(f"{who} died{during}\n  cause: {_cause(error)}{where}") from error
     if isinstance(error, RayTaskError) and isinstance(error.cause, RollError):
-        raise error.cause
-    trace = error.traceback_str if isinstance(error, RayTaskError) else str(error)
-    raise RollError(f"{who} failed{during}{where}\n{trace}") from error
+        raise error.cause  # The worker said it in words for the user.
+    raise RollError(f"{who} failed{during}{where}\n{COLOUR.sub('', str(error))}") from error
 
 
 def _cause(error: BaseException) -> str:
@@ -158,7 +168,7 @@ def _tail(log_file: Path, lines: int = 5) -> str:
         text = log_file.read_text(errors="replace")
     except OSError:
         return " (on that worker's node)"
-    last = [line for line in text.splitlines() if line.strip()][-lines:]
+    last = [line for line in text.splitlines() if line.strip() and not line.startswith(":actor_name:")][-lines:]
     return "".join(f"\n    | {line}" for line in last)
 
 

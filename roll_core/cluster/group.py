@@ -12,6 +12,10 @@ from roll_core.cluster.spec import WorkerSpec
 from roll_core.platforms import Platform
 
 
+RESTARTS = 3
+"""How often a stateless worker is started again, and its calls repeated, before its death ends the run."""
+
+
 @dataclass
 class WorkerGroup:
     """Actors of one role, by rank. A stateless role's workers are restarted when they die, the others are not."""
@@ -41,17 +45,17 @@ class WorkerGroup:
         handles = []
         for spec, place in zip(specs, places):
             visible = platform.visible(place.device_ids) if place else {}
-            options: dict[str, Any] = {"num_cpus": 0, "max_restarts": 3 if restartable else 0}
+            options: dict[str, Any] = {
+                "num_cpus": 0,
+                "max_restarts": RESTARTS if restartable else 0,
+                "max_task_retries": RESTARTS if restartable else 0,
+                "max_concurrency": threads,
+                "concurrency_groups": {"watch": 1},
+                "runtime_env": {"env_vars": {**environment, **visible}},
+            }
             if place is not None:
                 options |= _options(platform, place)
-            actor_class = ray.remote(**options)(worker_class)
-            handle = actor_class.options(
-                name=spec.name,
-                runtime_env={"env_vars": {**environment, **visible}},
-                max_concurrency=threads,
-                concurrency_groups={"watch": 1},
-                max_task_retries=3 if restartable else 0,
-            ).remote(spec, *arguments)
+            handle = ray.remote(**options)(worker_class).remote(spec, *arguments)
             handles.append(handle)
         group = cls(specs[0].context.role, list(specs), handles, restartable)
         if not restartable:
