@@ -11,7 +11,6 @@ from roll_core.cluster.nodes import Place
 from roll_core.cluster.spec import WorkerSpec
 from roll_core.platforms import Platform
 
-
 RESTARTS = 3
 """How often a stateless worker is started again, and its calls repeated, before its death ends the run."""
 

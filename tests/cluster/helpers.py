@@ -43,8 +43,8 @@ class Probe(_Worker):
         time.sleep(600)
 
     def count(self, number: int) -> Iterator[int]:
-        for item in range(number):
-            yield item  # noqa: UP028  Ray needs a generator of its own here.
+        for item in range(number):  # noqa: UP028  Ray needs a generator of its own here.
+            yield item
 
     def pid(self) -> int:
         return os.getpid()

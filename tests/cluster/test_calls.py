@@ -36,7 +36,7 @@ def test_a_workers_own_error_names_it_and_shows_its_traceback(tmp_path: Path) ->
 
 def test_a_message_written_for_the_user_comes_through_as_it_is(tmp_path: Path) -> None:
     group, waiter = probes(tmp_path, 1), Waiter(60)
-    with pytest.raises(CheckpointError, match="^that checkpoint is torn$"):
+    with pytest.raises(CheckpointError, match=r"^that checkpoint is torn$"):
         waiter.wait(group.submit("refuse"))
 
 
