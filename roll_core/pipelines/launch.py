@@ -64,7 +64,7 @@ def launch(setting: Setting, nodes: Sequence[Node], waiter: Waiter) -> Crew:
     crew = Crew(
         actor_train=start.role("actor_train", config.actor_train, TrainWorker),
         actor_infer=start.role("actor_infer", config.actor_infer, InferWorker, threads=ENGINE_THREADS),
-        reference=start.role("reference", config.reference or _reference_of(config), TrainWorker)
+        reference=start.role("reference", config.reference or reference_of(config), TrainWorker)
         if config.needs_reference
         else None,
         critic=start.role("critic", config.critic, TrainWorker) if config.needs_critic and config.critic else None,
@@ -94,7 +94,7 @@ def set_up(crew: Crew, waiter: Waiter, plans: Mapping[str, TrainPlan]) -> None:
         raise RollError(f"a reward would give wrong verdicts on this installation{listed}")
 
 
-def _reference_of(config: RLVRConfig) -> WorkerConfig:
+def reference_of(config: RLVRConfig) -> WorkerConfig:
     """A reference that the config needs and does not describe: the actor's model, placed and sharded like it."""
     actor = config.actor_train
     strategy = actor.strategy_args

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from roll_core.config.schema import RLVRConfig
 from roll_core.data import DataProto
-from roll_core.display import RunDisplay, SampleView
+from roll_core.display import ConstantRewardAlarm, RunDisplay
+from roll_core.display import Sample as ShownSample
 from roll_core.rollout.sample import Sample
 from roll_core.trackers import RunTrackers, Timers
 
@@ -21,6 +22,7 @@ class Reporter:
     def __init__(self, config: RLVRConfig, trackers: RunTrackers, display: RunDisplay) -> None:
         self.config, self.trackers, self.display = config, trackers, display
         self.timers = Timers()
+        self.alarm = ConstantRewardAlarm()
         self.first_accuracy: float | None = None
         self.last_accuracy: float | None = None
 
@@ -35,7 +37,11 @@ class Reporter:
         self.trackers.log(step, complete)
         self.display.step(step, complete)
         if self.config.logging_steps and step % self.config.logging_steps == 0:
-            self.display.samples([_view(row) for row in batch.slice(0, SHOWN_SAMPLES).rows()])
+            self.display.samples([_shown(batch, row) for row in range(min(SHOWN_SAMPLES, len(batch)))])
+        scores = batch["scores"]
+        warning = self.alarm.observe(float(scores.min()), float(scores.max()), float(batch["advantages"].abs().max()))
+        if warning:
+            self.display.notice(warning)
         if self.config.rollout_dump_dir:
             _dump(Path(self.config.rollout_dump_dir) / f"step-{step:06d}.jsonl", batch)
 
@@ -60,11 +66,13 @@ class Reporter:
         }
 
 
-def _view(row: Mapping[str, object]) -> SampleView:
-    return SampleView(
-        prompt=str(row["prompt_text"]),
-        response=str(row["response_text"]),
-        score=float(str(float(row["scores"]))),  # type: ignore[arg-type]
+def _shown(batch: DataProto, row: int) -> ShownSample:
+    return ShownSample(
+        prompt=batch["prompt_text"][row],
+        response=batch["response_text"][row],
+        score=float(batch["scores"][row]),
+        tag=batch["tag"][row],
+        reason=batch["reason"][row],
     )
 
 

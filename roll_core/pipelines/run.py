@@ -1,0 +1,40 @@
+"""Running a config from a terminal: decide, show, run, sum up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from roll_core.config.pipeline import BaseConfig
+from roll_core.config.rlvr import RLVRConfig
+from roll_core.display import RunDisplay
+from roll_core.errors import ConfigError, Problem
+from roll_core.pipelines.decide import decide
+
+if TYPE_CHECKING:
+    from roll_core.pipelines.start import Outcome
+
+
+def run_config(config: BaseConfig) -> Outcome:
+    """Run a config and show it on the terminal.
+
+    Raises:
+        RollError: whatever stops the run; the message says what was saved.
+    """
+    if not isinstance(config, RLVRConfig):
+        kind = type(config).__name__
+        raise ConfigError([Problem("", f"only RLVR configs run in this version, this is a {kind}")], config.source)
+    setting = decide(config)
+    from roll_core.pipelines.start import run_rlvr
+
+    with RunDisplay(config.max_steps, config.exp_name) as display:
+        for notice in config.notices:
+            display.notice(notice)
+        display.notice(f"platform {setting.resolved_platform.name}: {'; '.join(setting.resolved_platform.reasons)}")
+        display.notice(f"workers write to {setting.log_dir}")
+        outcome = run_rlvr(setting, display)
+        files: dict[str, Path | str] = dict(outcome.locations)
+        if outcome.checkpoint is not None:
+            files["checkpoint"] = outcome.checkpoint
+        display.summary(files, before=outcome.first_accuracy, after=outcome.last_accuracy)
+    return outcome
