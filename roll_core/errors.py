@@ -34,6 +34,14 @@ class IllegalOrder(RollError):
     """An engine was asked for something its state does not allow, such as generating while asleep."""
 
 
+class BadRequest(RollError):
+    """A generation request that no engine could serve, such as one without a prompt or longer than the model allows."""
+
+
+class EngineFailed(RollError):
+    """An engine broke down; the message holds its traceback, and everything that ran in it is lost."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """One thing in a config that cannot work.
