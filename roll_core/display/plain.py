@@ -16,6 +16,7 @@ class PlainView:
 
     def __init__(self, progress: Progress, file: IO[str]) -> None:
         self._progress, self._file = progress, file
+        self._encoding: str | None = getattr(file, "encoding", None)
         self._has_reader = True
 
     def start(self) -> None:
@@ -33,7 +34,7 @@ class PlainView:
             return
         try:
             for mark, line in zip(notice_marks(is_notice), lines):
-                print(mark + printable(line, self._file.encoding), file=self._file)
+                print(mark + printable(line, self._encoding), file=self._file)
             self._file.flush()
         except BrokenPipeError:
             # Whoever read the lines has gone (`| head`, a lost login); the run is worth more than its lines.

@@ -77,7 +77,7 @@ class RunDisplay:
     def summary(
         self, files: Mapping[str, Path | str], *, before: float | None = None, after: float | None = None
     ) -> None:
-        """Show how the run went, at its end.
+        """Show how the run went, below the last state of the panel, which is not redrawn after it.
 
         Args:
             files: what the user will look for, by label: "checkpoint", "tensorboard", "metrics".
@@ -93,6 +93,7 @@ class RunDisplay:
             after=progress.last_accuracy if after is None else after,
             files={label: str(path) for label, path in files.items()},
         )
+        self._view.stop()
         self._view.write(summary_lines(summary))
 
 

@@ -25,10 +25,8 @@ def summary_lines(summary: RunSummary) -> list[str]:
     """A run's summary as lines, with the files aligned."""
     lines = [f"{summary.title}: {summary.steps} of {summary.total_steps} steps in {duration(summary.seconds)}"]
     if summary.before is not None and summary.after is not None:
-        gain = 100 * (summary.after - summary.before)
-        lines.append(
-            f"  held-out accuracy: {summary.before:.1%} before, {summary.after:.1%} after ({gain:+.1f} points)"
-        )
+        gain = f"{100 * (summary.after - summary.before):+.1f} points"
+        lines.append(f"  held-out accuracy: {summary.before:.1%} before, {summary.after:.1%} after ({gain})")
     elif summary.after is not None:
         lines.append(f"  held-out accuracy: {summary.after:.1%}")
     width = max((len(label) for label in summary.files), default=0)

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 HIDDEN = "(hidden)"
+MIN_SECRET_LENGTH = 6
+"""Shorter ones, such as a password of one letter, would be found inside ordinary words."""
 
 _SECRET_KEY = re.compile(
     r"(^|[_\-.])(api_?key|access_?key(_id)?|secret(_?key)?|private_?key|auth_?key|passwd|password|credentials?|authorization"
@@ -58,7 +60,8 @@ def secret_values(value: Any) -> set[str]:
 def hide(text: str, secrets: Iterable[str]) -> str:
     """A text, such as another library's error message, without these secrets in it."""
     for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
+        if len(secret) >= MIN_SECRET_LENGTH:
+            text = text.replace(secret, HIDDEN)
     return text
 
 

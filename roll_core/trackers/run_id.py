@@ -12,6 +12,12 @@ def run_id(run: RunInfo, service: str) -> str:
     path = run.run_dir / f"{service}_id.txt"
     if run.resumed_step is not None and path.is_file():
         return path.read_text(encoding="utf-8").strip()
+    return new_run_id(run, service)
+
+
+def new_run_id(run: RunInfo, service: str) -> str:
+    """A new id, kept in place of the one before."""
+    path = run.run_dir / f"{service}_id.txt"
     new = uuid.uuid4().hex[:12]
     run.run_dir.mkdir(parents=True, exist_ok=True)
     path.write_text(new, encoding="utf-8")

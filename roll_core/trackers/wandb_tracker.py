@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from roll_core.trackers.base import NOT_FINITE, Metrics, RunInfo, Tracker
-from roll_core.trackers.run_id import run_id
+from roll_core.trackers.run_id import new_run_id, run_id
 
 INIT_TIMEOUT_S = 30
 
@@ -61,8 +61,13 @@ class WandbTracker(Tracker):
             mode = "offline"
         try:
             self._run = wandb.init(**arguments, mode=mode)
-        except wandb.errors.Error as error:
+        # What it raises without a network depends on its version, so the class cannot be named.
+        except Exception as error:
+            if mode in ("offline", "disabled"):
+                raise
             run.warn(f"wandb: {error}\n  recorded offline, to be uploaded with `wandb sync`")
+            # wandb holds on to the id of the attempt that failed.
+            arguments["id"] = new_run_id(run, "wandb")
             self._run = wandb.init(**arguments, mode="offline")
         self.location = self._run.url or str(Path(self._run.dir).parent)
 

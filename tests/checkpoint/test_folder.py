@@ -253,36 +253,99 @@ import sys, itertools
 from roll_core.checkpoint import CheckpointFolder
 folder = CheckpointFolder(sys.argv[1], max_ckpt_to_keep=3)
 folder.clean()
-print("ready", flush=True)
 for count in itertools.count():
     step = count % 7
     partial = folder.begin(step)
     for part in range(4):
         (partial / f"shard-{part}").write_bytes(bytes([count % 256]) * 200_000)
     folder.finish(step, {"count": count})
+    print(step, flush=True)
 """
 
 
-def test_a_writer_killed_at_any_moment_leaves_only_whole_checkpoints(tmp_path: Path) -> None:
+def test_a_writer_killed_at_any_time_leaves_only_whole_checkpoints(tmp_path: Path) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    previous = -1
-    for attempt in range(12):
+    for attempt in range(10):
         with subprocess.Popen(
             [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, env=environment
         ) as writer:
-            assert writer.stdout is not None and writer.stdout.readline() == b"ready\n"
-            time.sleep(0.05 + 0.013 * attempt)
+            assert writer.stdout is not None
+            for _ in range(1 + attempt % 4):
+                writer.stdout.readline()
+            time.sleep(0.0007 * attempt)
             writer.send_signal(signal.SIGKILL)
         folder = CheckpointFolder(tmp_path, notify=pytest.fail)
         folder.clean()
-        assert all(not name.startswith(".") for name in names(tmp_path))
+        assert folder.steps() == sorted(int(name.removeprefix("checkpoint-")) for name in names(tmp_path))
         for step in folder.steps():
             resume = folder.find(str(tmp_path / f"checkpoint-{step}"))
             assert resume is not None
             shards = {(resume.path / f"shard-{part}").read_bytes() for part in range(4)}
             assert shards == {bytes([resume.manifest.extra["count"] % 256]) * 200_000}
-        previous = max(previous, len(folder.steps()))
-    assert previous >= 1
+        assert folder.steps()
+
+
+# Each child dies just before its n-th call that touches the file system, for every n, so every order of events is seen.
+DYING = """
+import itertools, os, shutil, signal, sys
+from pathlib import Path
+from roll_core.checkpoint import CheckpointFolder
+
+CALLS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree")
+
+def save(folder, step, text):
+    partial = folder.begin(step)
+    (partial / "weights").write_text(text)
+    (partial / "pipeline").mkdir()
+    (partial / "pipeline" / "state.json").write_text(text)
+    folder.finish(step)
+
+def die_before(number):
+    calls = itertools.count()
+    def hook(event, arguments):
+        if event in CALLS and next(calls) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(hook)
+
+root = Path(sys.argv[1])
+save(CheckpointFolder(root / "warm-up"), 1, "x")
+for number in itertools.count():
+    directory = root / f"run-{number}"
+    for step in (1, 2):
+        save(CheckpointFolder(directory), step, f"old {step}")
+    child = os.fork()
+    if child == 0:
+        die_before(number)
+        folder = CheckpointFolder(directory, max_ckpt_to_keep=2)
+        save(folder, 2, "new 2")
+        save(folder, 3, "new 3")
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    folder = CheckpointFolder(directory, notify=print)
+    folder.clean()
+    left = sorted(path.name for path in directory.iterdir())
+    resume = folder.find(True)
+    text = (resume.path / "weights").read_text()
+    assert text == (resume.path / "pipeline" / "state.json").read_text()
+    assert folder.steps() == [int(name.removeprefix("checkpoint-")) for name in left], left
+    print(status, left, text, flush=True)
+    shutil.rmtree(directory)
+    if status == 0:
+        break
+"""
+
+
+def test_a_writer_killed_before_any_of_its_calls_leaves_the_newest_whole_checkpoint(tmp_path: Path) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", DYING, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) > 30
+    assert all(line.startswith("9 ") for line in lines[:-1])
+    assert lines[-1] == "0 ['checkpoint-2', 'checkpoint-3'] new 3"
+    texts = [line.partition("] ")[2] for line in lines]
+    assert [text for text, before in zip(texts, ["", *texts]) if text != before] == ["old 2", "new 2", "new 3"]
 
 
 def test_a_full_disk_is_named_and_leaves_the_older_checkpoint(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_a_secret_in_a_library_error_is_hidden(tmp_path: Path) -> None:
         "    def log(self, step, metrics): raise ConnectionError(f'refused for key {self.key}')"
     )
     warnings: list[str] = []
-    trackers = open_trackers(write_tracker(tmp_path, body), {"api_key": "sk-123"}, run_info(tmp_path, warnings))
+    trackers = open_trackers(write_tracker(tmp_path, body), {"api_key": "sk-1234"}, run_info(tmp_path, warnings))
     trackers.log(4, {"x": 1})
     assert warnings == [
         f"tracker {tmp_path}/mine.py:Mine could not record step 4; training goes on: "
