@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from roll_core.checkpoint.storage import storage_error
 from roll_core.errors import CheckpointError
 
 STATE_FILE = Path("pipeline") / "state.json"
@@ -30,17 +31,20 @@ def save_pipeline_state(folder: Path, state: PipelineState) -> None:
 
     Raises:
         TypeError: part of the state would not come back from JSON as it is; the message names it.
-        OSError: the disk is full or cannot be written.
+        CheckpointError: the disk is full or cannot be written.
     """
     content = asdict(state)
     text = json.dumps(content, indent=1, default=_refuse)
     changed = _first_difference(content, json.loads(text), "state")
     if changed:
         raise TypeError(f"{changed} would not come back from JSON unchanged; keep text keys and lists in it")
-    path = folder / STATE_FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    _save_rng(folder / RNG_FILE)
+    random_states = _rng_bytes()
+    for path, data in ((folder / STATE_FILE, text.encode()), (folder / RNG_FILE, random_states)):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        except OSError as error:
+            raise storage_error(f"save the state after step {state.step}", path, error) from error
 
 
 def load_pipeline_state(folder: Path, *, restore_rng: bool = True) -> PipelineState:
@@ -61,8 +65,9 @@ def load_pipeline_state(folder: Path, *, restore_rng: bool = True) -> PipelineSt
     return state
 
 
-def _save_rng(path: Path) -> None:
+def _rng_bytes() -> bytes:
     """Random states of Python, numpy and torch (host only, so that checkpoints move between kinds of device)."""
+    import io
     import random
 
     import numpy as np
@@ -75,8 +80,10 @@ def _save_rng(path: Path) -> None:
         "numpy": (kind, torch.from_numpy(np.asarray(keys).astype(np.int64)), position, has_gauss, cached_gaussian),
         "torch": torch.get_rng_state(),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    torch.save(states, path)
+    # Through memory: torch reports a full disk as an error of its own file format.
+    buffer = io.BytesIO()
+    torch.save(states, buffer)
+    return buffer.getvalue()
 
 
 def _restore_rng(path: Path) -> None:

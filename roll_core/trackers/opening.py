@@ -13,7 +13,7 @@ from roll_core.errors import ConfigError, Problem, RollError
 from roll_core.objects import resolve_object, spec_problem
 from roll_core.trackers.base import RunInfo, Tracker
 from roll_core.trackers.jsonl import JsonlTracker
-from roll_core.trackers.redact import hide, redact, secret_values
+from roll_core.trackers.redact import hide, redact, reveal, secret_values
 from roll_core.trackers.run_trackers import RunTrackers
 
 BUILTIN_TRACKERS: Mapping[str, str] = {
@@ -67,6 +67,7 @@ def open_trackers(
     strangers = [name for name, found in classes.items() if not _is_tracker(found)]
     if strangers:
         raise ConfigError([Problem("track_with", f"'{name}' is no roll_core.trackers.Tracker") for name in strangers])
+    tracker_kwargs = reveal(tracker_kwargs)
     options, problems = _options(classes, tracker_kwargs)
     for name, found in classes.items():
         if (missing := _missing_package(name, found)) is not None:

@@ -57,6 +57,16 @@ def secret_values(value: Any) -> set[str]:
     return found
 
 
+def reveal(value: Any) -> Any:
+    """The same config with pydantic's `SecretStr`s as plain text, for the library that is to log in with them."""
+    if isinstance(value, Mapping):
+        return {key: reveal(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [reveal(entry) for entry in value]
+    get_secret = getattr(value, "get_secret_value", None)
+    return value if get_secret is None else get_secret()
+
+
 def hide(text: str, secrets: Iterable[str]) -> str:
     """A text, such as another library's error message, without these secrets in it."""
     for secret in sorted(secrets, key=len, reverse=True):

@@ -85,3 +85,11 @@ def test_the_state_is_part_of_the_manifest(tmp_path: Path) -> None:
     assert resume is not None
     assert set(resume.manifest.files) == {"pipeline/state.json", "pipeline/rng/driver.pt"}
     assert load_pipeline_state(resume.path).step == 3
+
+
+@pytest.mark.parametrize("name", ["pipeline/state.json", "pipeline/rng/driver.pt"])
+def test_a_full_disk_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).symlink_to("/dev/full")
+    with pytest.raises(CheckpointError, match=r"cannot save the state after step 3: No space left on device"):
+        save_pipeline_state(tmp_path, PipelineState(step=3))

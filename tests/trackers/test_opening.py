@@ -3,6 +3,7 @@ import json
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from roll_core.errors import ConfigError, RollError
 from roll_core.objects import ObjectError
@@ -125,13 +126,17 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         open_trackers("tensorboard", {"log_dir": f"{tmp_path}/file/tb"}, run_info(tmp_path))
 
 
-def test_a_secret_in_a_library_error_is_hidden(tmp_path: Path) -> None:
+@pytest.mark.parametrize("given", ["sk-1234", SecretStr("sk-1234")])
+def test_a_secret_reaches_the_library_but_not_its_error_message(tmp_path: Path, given: object) -> None:
     body = (
         "    def __init__(self, run, *, api_key): self.key = api_key\n"
-        "    def log(self, step, metrics): raise ConnectionError(f'refused for key {self.key}')"
+        "    def log(self, step, metrics):\n"
+        "        assert self.key == 'sk-1234'\n"
+        "        raise ConnectionError(f'refused for key {self.key}')"
     )
     warnings: list[str] = []
-    trackers = open_trackers(write_tracker(tmp_path, body), {"api_key": "sk-1234"}, run_info(tmp_path, warnings))
+    keys = {"api_key": given}
+    trackers = open_trackers(write_tracker(tmp_path, body), keys, run_info(tmp_path, warnings))
     trackers.log(4, {"x": 1})
     assert warnings == [
         f"tracker {tmp_path}/mine.py:Mine could not record step 4; training goes on: "
