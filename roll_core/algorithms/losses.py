@@ -72,7 +72,7 @@ class PolicyLoss:
         measures |= {"actor/pg_loss": sum_of(policy), **self._policy_measures(terms, mask)}
         if self.kl_loss_coef:
             kl_weight = torch.where(kept, micro.columns.get("kl_weight", weight), 0)
-            reference = torch.where(mask, column(micro, "ref_log_probs").float(), 0)
+            reference = column(micro, "ref_log_probs").float()
             divergence = weighted_sum(kl_divergence(terms.log_probs, reference, self.kl_loss_form), kl_weight)
             total = total + self.kl_loss_coef * divergence
             measures["actor/kl_loss"] = sum_of(divergence)
@@ -174,12 +174,12 @@ class ValueLoss:
         weight = column(micro, "loss_weight")
         mask = micro.response_mask & (weight != 0)
         values = torch.where(mask, micro.values.float(), 0)
-        returns = torch.where(mask, column(micro, "returns").float(), 0)
+        returns = column(micro, "returns").float()
         error = (values - returns).square()
         measures = {"critic/vpred": mean_of(values, mask), "critic/error": mean_of(error, mask)}
         worst = error
         if self.value_clip is not None:
-            old = torch.where(mask, column(micro, "values").float(), 0)
+            old = column(micro, "values").float()
             clipped = torch.clamp(values, old - self.value_clip, old + self.value_clip)
             clipped_error = (clipped - returns).square()
             worst = torch.max(error, clipped_error)

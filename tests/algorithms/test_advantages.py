@@ -82,6 +82,15 @@ def test_whitening_looks_only_at_tokens_that_are_trained_on() -> None:
     assert (out.advantages[~loss_mask] == 0).all()
 
 
+def test_only_tokens_that_are_trained_on_have_an_advantage() -> None:
+    loss_mask = MASK & torch.tensor([True, False, True, True])[:, None]
+    rewards, kl = torch.tensor([1.0, 1.0, NAN, 1.0]), torch.ones(4, 3)
+    config = AdvantageConfig("reinforce")
+    out = compute_advantages(config, rewards, MASK, GROUPS, loss_mask=loss_mask, token_kl=kl, kl_coefficient=0.5)
+    assert out.advantages.tolist() == [[-0.5, 0.0, 0.5], [0.0] * 3, [0.0] * 3, [-0.5, 0.0, 0.5]]
+    assert torch.equal(out.raw_advantages, out.advantages)
+
+
 def test_rewards_and_advantages_are_clipped_and_counted() -> None:
     config = AdvantageConfig("reinforce", reward_clip=2.0, advantage_clip=1.0)
     out = compute_advantages(config, torch.tensor([5.0, -3.0, 0.5, 0.0]), MASK, GROUPS)

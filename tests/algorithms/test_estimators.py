@@ -97,8 +97,8 @@ def test_leave_one_out_by_hand() -> None:
 
 @pytest.mark.parametrize("estimator", [grpo, rloo])
 def test_equal_rewards_teach_exactly_nothing(estimator: object) -> None:
-    rewards = torch.tensor([0.1, 0.1, 0.1])
-    assert estimator(rewards, torch.zeros(3, dtype=torch.long)).tolist() == [0.0, 0.0, 0.0]  # type: ignore[operator]
+    rewards = torch.full((7,), 0.7, dtype=torch.float64)
+    assert estimator(rewards, torch.zeros(7, dtype=torch.long)).tolist() == [0.0] * 7  # type: ignore[operator]
 
 
 def test_a_missing_grade_leaves_the_others_of_its_group_as_if_it_were_not_there() -> None:

@@ -70,6 +70,7 @@ def make_batch(seed: int = 0, garbage: float = 0.0, padding: int = 0, mode: Any 
     columns["scores"] = torch.tensor([1.0, 0.0, 1.0, -1.0, 0.5, 0.0])
     columns["loss_weight"] = token_weights(loss_mask, mode, max_response_length=16)
     columns["entropy_weight"] = token_weights(mask, mode, max_response_length=16)
+    columns["kl_weight"] = 2 * columns["loss_weight"]
     return Batch(mask, named["log_probs"], named["entropy"], named["values"], columns)
 
 
@@ -112,7 +113,9 @@ def policy_loss_by_loops(
                 value = -A * lp + o.kimi15_tau / 2 * (lp - old[t]) ** 2
             value *= columns.get("is_weight", np.ones((ROWS, WIDTH)))[b, t]
             d = columns["ref_log_probs"][b, t] - lp
-            value += loss.kl_loss_coef * (np.exp(d) - d - 1)
+            kl = {"k3": np.exp(d) - d - 1, "mse": d**2 / 2, "kl": -d}[loss.kl_loss_form]
+            weighed = columns.get("kl_weight", columns["loss_weight"])[b, t]
+            total += loss.rl_loss_coef * loss.kl_loss_coef * kl * weighed
             total += loss.rl_loss_coef * value * columns["loss_weight"][b, t]
         for t in range(WIDTH):
             if columns["entropy_weight"][b, t] != 0:
@@ -131,6 +134,8 @@ LOSSES = {
     "cispo": PolicyLoss("cispo"),
     "cispo masked": PolicyLoss("cispo", VariantConfig(cispo_use_unified_mask=True), importance_sampling="seq"),
     "kimi15": PolicyLoss("kimi15", VariantConfig(kimi15_tau=0.4)),
+    "squared divergence": PolicyLoss(kl_loss_coef=0.3, kl_loss_form="mse"),
+    "signed divergence": PolicyLoss(kl_loss_coef=0.3, kl_loss_form="kl"),
     "all terms": PolicyLoss(kl_loss_coef=0.3, entropy_loss_coef=0.2, rl_loss_coef=0.5),
 }
 
@@ -147,7 +152,7 @@ def run(loss: PolicyLoss | ValueLoss, micro: MicroBatch) -> tuple[float, torch.T
 
 
 @pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("without", [("is_weight",), ()])
+@pytest.mark.parametrize("without", [("is_weight", "kl_weight"), ()])
 def test_value_and_gradient_are_those_of_the_formula(name: str, without: tuple[str, ...]) -> None:
     loss, batch = LOSSES[name], make_batch(seed=3)
     for column in without:
@@ -273,7 +278,7 @@ def test_padding_full_of_garbage_changes_neither_value_nor_gradient(name: str, g
 @pytest.mark.parametrize("name", ALL_LOSSES)
 def test_a_micro_batch_without_any_weight_adds_zero_and_still_has_a_gradient(name: str) -> None:
     batch = make_batch(garbage=NAN)
-    for weight in ("loss_weight", "entropy_weight"):
+    for weight in ("loss_weight", "entropy_weight", "kl_weight"):
         batch.columns[weight] = torch.zeros_like(batch.columns[weight])
     value, gradient, metrics = run(ALL_LOSSES[name], batch.micro())
     assert value == 0.0 and (gradient == 0).all()
@@ -288,12 +293,16 @@ def test_a_loss_travels_to_a_worker(name: str) -> None:
 def test_the_correction_weighs_and_filters_in_the_loss() -> None:
     batch = make_batch()
     config = CorrectionConfig(ImportanceWeight("token", 1.1), (MismatchFilter(ratio_enabled=True, ratio_high=1.3),))
-    value, _, metrics = run(PolicyLoss("vanilla", correction=config), batch.micro(without=("old_log_probs",)))
+    loss = PolicyLoss("vanilla", correction=config, kl_loss_coef=0.3, kl_loss_form="mse", entropy_loss_coef=0.2)
+    del batch.columns["kl_weight"], batch.columns["entropy_weight"]
+    value, _, metrics = run(loss, batch.micro(without=("old_log_probs",)))
     columns = {name: column.double().numpy() for name, column in batch.columns.items()}
     lp = batch.log_probs.double().numpy()
     ratio = np.exp(lp - columns["infer_log_probs"])
     inside = (ratio >= 0.8) & (ratio <= 1.3)
-    expected = (columns["loss_weight"] * inside * np.minimum(ratio, 1.1) * -columns["advantages"] * lp).sum()
+    policy = np.minimum(ratio, 1.1) * -columns["advantages"] * lp
+    regularisers = 0.3 * (columns["ref_log_probs"] - lp) ** 2 / 2 - 0.2 * batch.entropy.double().numpy()
+    expected = (columns["loss_weight"] * inside * (policy + regularisers)).sum()
     assert value == pytest.approx(expected, abs=1e-6)
     weighted = columns["loss_weight"] != 0
     assert metrics["actor/train_infer_final_mask_mean"].value == pytest.approx(inside[weighted].mean())
@@ -312,7 +321,7 @@ def test_rows_that_do_not_matter_have_no_gradient(name: str) -> None:
     if entropy.grad is not None:
         has_gradient |= (entropy.grad != 0).any(-1)
     assert not has_gradient[~matters].any()
-    needs_all = name in ("kimi15", "all terms")
+    needs_all = name in ("kimi15", "all terms", "squared divergence", "signed divergence")
     assert matters[[0, 3]].tolist() == [needs_all, needs_all]
     assert matters[2].item() == (name == "all terms")
 
@@ -323,8 +332,8 @@ def test_a_missing_column_is_named() -> None:
         PolicyLoss(kl_loss_coef=0.1)(batch.micro(without=("ref_log_probs",)))
     assert str(caught.value) == (
         "the loss needs column 'ref_log_probs'\n"
-        "  the batch has: advantages, entropy_weight, infer_log_probs, is_weight, loss_weight, old_log_probs, "
-        "returns, scores, values"
+        "  the batch has: advantages, entropy_weight, infer_log_probs, is_weight, kl_weight, loss_weight, "
+        "old_log_probs, returns, scores, values"
     )
     with pytest.raises(ValueError, match="pg_variant topr needs the column 'scores'"):
         PolicyLoss("topr")(batch.micro(without=("scores",)))

@@ -74,8 +74,9 @@ def test_a_reward_without_a_grade_touches_no_statistic() -> None:
 
 
 def test_equal_rewards_have_exactly_no_deviation() -> None:
-    out = normalise(torch.full((3,), 0.1), torch.zeros(3, dtype=torch.long), "group", "group")
-    assert out.tolist() == [0.0, 0.0, 0.0]
+    rewards = torch.full((7,), 0.7, dtype=torch.float64)
+    assert rewards.sum() / 7 != 0.7, "the rounding this is about"
+    assert normalise(rewards, torch.zeros(7, dtype=torch.long), "group", "group").tolist() == [0.0] * 7
 
 
 def test_a_batch_without_any_grade_is_all_zeros() -> None:
