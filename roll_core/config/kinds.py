@@ -5,11 +5,19 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
+from roll_core.config.agentic import AgenticConfig
+from roll_core.config.offline import DistillConfig, DPOConfig, SFTConfig
 from roll_core.config.pipeline import BaseConfig
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.errors import ConfigError, Problem
 
-PIPELINES: dict[str, type[BaseConfig]] = {"rlvr": RLVRConfig}
+PIPELINES: dict[str, type[BaseConfig]] = {
+    "rlvr": RLVRConfig,
+    "agentic": AgenticConfig,
+    "dpo": DPOConfig,
+    "sft": SFTConfig,
+    "distill": DistillConfig,
+}
 AUTO = "auto"
 
 _TELLING_KEYS: tuple[tuple[str, frozenset[str]], ...] = (

@@ -10,14 +10,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, SecretStr, model_valid
 from roll_core.config.roles import WorkerConfig
 from roll_core.config.section import Section
 from roll_core.config.values import Environment, Fraction, NotNegative, Options, Positive
-
-_SECRET_WORDS = ("api_key", "apikey", "access_key", "token", "password", "secret")
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether the value of a key with this name must never be shown."""
-    plain = name.lower()
-    return any(word in plain for word in _SECRET_WORDS) and "tokens" not in plain
+from roll_core.trackers.redact import is_secret_key
 
 
 def _hide_secrets(given: Any) -> Any:
@@ -29,7 +22,7 @@ def _hide_secrets(given: Any) -> Any:
 def _hidden(key: str, value: Any) -> Any:
     if isinstance(value, dict):
         return _hide_secrets(value)
-    return SecretStr(value) if isinstance(value, str) and is_secret_name(str(key)) else value
+    return SecretStr(value) if isinstance(value, str) and is_secret_key(str(key)) else value
 
 
 def _mapping(given: Any) -> Any:
@@ -78,6 +71,7 @@ class BaseConfig(Section):
         "report_length_and_rewards": "lengths and rewards are among the metrics",
         "is_offload_states": "what is offloaded follows from the devices that roles share",
         "model_download_type": "models are read from local folders, nothing is downloaded",
+        "model_name": "checkpoints go to checkpoint_config.output_dir, experiments are named by exp_name",
     }
 
     platform: str | None = None
@@ -235,7 +229,9 @@ class TrainInferCorrection(Section):
 
 
 NormType = Literal["batch", "group", "running"]
-Estimator = Literal["gae", "reinforce", "grpo", "gigpo", "step_reinforce", "agentic_reinforce"]
+Estimator = Literal[
+    "gae", "reinforce", "reinforce_plus_plus", "grpo", "rloo", "gigpo", "step_reinforce", "agentic_reinforce"
+]
 Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
 Penalty = Literal["kl", "abs", "mse", "full", "k1", "k2", "k3"]
 
@@ -298,6 +294,13 @@ class PPOConfig(BaseConfig):
     """By default on where a rollout is used for more than one optimiser step."""
     force_disable_old_logprobs_recompute: bool = False
     train_infer_correction: TrainInferCorrection | None = None
+    use_opd: bool = False
+    is_pure_opd: bool = False
+    pure_opd_pipeline_type: Literal["rlvr", "agentic"] | None = None
+    student_train: WorkerConfig | None = None
+    student_infer: WorkerConfig | None = None
+    teacher: dict[str, WorkerConfig] | None = None
+    """Models that the policy is drawn to, by name; a single one may stand without a name."""
 
     @property
     def needs_critic(self) -> bool:
@@ -311,7 +314,7 @@ class PPOConfig(BaseConfig):
 
     @model_validator(mode="after")
     def _complete_roles(self) -> Self:
-        for name in ("actor_train", "actor_infer", "critic", "reference"):
+        for name in ("actor_train", "actor_infer", "critic", "reference", "student_train", "student_infer"):
             role = getattr(self, name)
             if isinstance(role, WorkerConfig):
                 folder = self.reward_pretrain if name == "critic" else self.pretrain

@@ -1,5 +1,14 @@
 """Every config class in one place: import them from here."""
 
+from roll_core.config.agentic import (
+    AgenticConfig,
+    CustomEnv,
+    EnvManagerConfig,
+    EnvMonitor,
+    LlmProxy,
+    RewardNormalization,
+)
+from roll_core.config.offline import DistillConfig, DPOConfig, SFTConfig
 from roll_core.config.pipeline import (
     BaseConfig,
     CheckpointConfig,
@@ -27,20 +36,29 @@ from roll_core.config.roles import (
 from roll_core.config.section import Section
 
 __all__ = [
+    "AgenticConfig",
     "BaseConfig",
     "CheckpointConfig",
+    "CustomEnv",
+    "DPOConfig",
     "DataArgs",
+    "DistillConfig",
+    "EnvManagerConfig",
+    "EnvMonitor",
     "FilterConfig",
     "GeneratingArgs",
     "ImportanceWeight",
+    "LlmProxy",
     "MismatchFilter",
     "ModelArgs",
     "PPOConfig",
     "RLVRConfig",
     "RewardConfig",
+    "RewardNormalization",
     "RolloutMock",
     "RouterArguments",
     "RouterReplay",
+    "SFTConfig",
     "Section",
     "SequencePackingArgs",
     "StrategyArgs",

@@ -10,8 +10,9 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError
 
 from roll_core.config.keys import check_keys
-from roll_core.config.pipeline import BaseConfig, is_secret_name
+from roll_core.config.pipeline import BaseConfig
 from roll_core.errors import Problem
+from roll_core.trackers.redact import is_secret_key
 
 C = TypeVar("C", bound=BaseConfig)
 
@@ -139,7 +140,7 @@ def _value(path: tuple[str, ...], given: Mapping[str, Any]) -> Any:
 
 
 def _shown(path: tuple[str, ...], value: Any) -> Any:
-    if any(is_secret_name(part) for part in path):
+    if any(is_secret_key(part) for part in path):
         return "(hidden)"
     if isinstance(value, Mapping):
         return f"a mapping with {', '.join(map(str, value))}" if value else "an empty mapping"

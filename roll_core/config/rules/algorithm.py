@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.errors import Problem
 
+GROUP_ESTIMATORS = ("grpo", "rloo")
+"""Estimators that compare the responses to one prompt."""
+AGENTIC_ESTIMATORS = ("gigpo", "step_reinforce", "agentic_reinforce")
+
 
 def problems(config: RLVRConfig) -> Iterator[Problem]:
     """Combinations that cannot be computed or contradict themselves."""
@@ -16,6 +20,7 @@ def problems(config: RLVRConfig) -> Iterator[Problem]:
     if config.needs_critic and config.critic is None:
         hint = "add a section critic, or adv_estimator: reinforce or grpo, which need none"
         yield Problem("critic", "adv_estimator gae learns values, which needs a critic", None, hint)
+    yield from _estimator(config)
     yield from _groups(config)
     yield from _asynchronous(config)
     yield from _pairs(config)
@@ -44,12 +49,25 @@ def notices(config: RLVRConfig) -> Iterator[str]:
         yield "difficulty_mask: has no effect with num_return_sequences_in_group 1"
 
 
+def _estimator(config: RLVRConfig) -> Iterator[Problem]:
+    name = config.adv_estimator
+    if name in AGENTIC_ESTIMATORS:
+        rule = "needs the rewards of single steps, which only agentic runs have"
+        yield Problem("adv_estimator", rule, name, "reinforce, grpo, rloo, reinforce_plus_plus or gae")
+    if name in GROUP_ESTIMATORS:
+        for key in ("norm_mean_type", "norm_std_type"):
+            if getattr(config, key) not in (None, "group"):
+                rule = f"adv_estimator {name} normalises within groups"
+                hint = f"leave {key} out, or adv_estimator: reinforce, which takes any norm types"
+                yield Problem(key, rule, getattr(config, key), hint)
+
+
 def _groups(config: RLVRConfig) -> Iterator[Problem]:
     if config.num_return_sequences_in_group > 1:
         return
     asking = []
-    if config.adv_estimator == "grpo":
-        asking.append("adv_estimator: grpo")
+    if config.adv_estimator in GROUP_ESTIMATORS:
+        asking.append(f"adv_estimator: {config.adv_estimator}")
     asking += [f"{key}: group" for key in ("norm_mean_type", "norm_std_type") if getattr(config, key) == "group"]
     if asking:
         rule = f"{' and '.join(asking)} compares the responses of one prompt, which needs at least 2"

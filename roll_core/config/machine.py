@@ -1,0 +1,135 @@
+"""What a config needs of the machine it runs on: model folders, data files, checkpoints, packages, devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from roll_core.config.pipeline import BaseConfig
+from roll_core.config.resolution import started_roles
+from roll_core.config.rlvr import RLVRConfig
+from roll_core.config.roles import DataArgs
+from roll_core.data.jsonl import check_files, find_file
+from roll_core.data.tags import tag_routes
+from roll_core.errors import ConfigError, DataError, Problem
+from roll_core.objects import spec_problem
+from roll_core.rewards.builtin import BUILTIN_REWARDS
+
+QUICK_BYTES = 8 * 2**20
+"""Data up to this size is read row by row by `roll check`, which must answer at once; a run reads all of it."""
+_SHOWN = 20
+
+
+def files_problems(config: BaseConfig, *, quick: bool = False) -> Iterator[Problem]:
+    """Model folders, data files, rewards and checkpoints that are not there or cannot be used."""
+    yield from _models(config)
+    if isinstance(config, RLVRConfig):
+        yield from _rewards(config)
+        yield from _data(config, quick)
+    yield from _checkpoint(config)
+
+
+def _models(config: BaseConfig) -> Iterator[Problem]:
+    wanted: dict[str, str] = {}
+    for path, role in started_roles(config).items():
+        folder = role.model_args.model_name_or_path
+        key = f"{path}.model_args.model_name_or_path"
+        default = getattr(config, "reward_pretrain" if path == "critic" else "pretrain", None)
+        if folder is None:
+            name = "reward_pretrain" if path == "critic" else "pretrain"
+            if name not in wanted.values():
+                yield Problem(name, f"a model's folder must be given for {path}", None, f"{name}: /models/my-model")
+            continue
+        shown = key if folder != default else ("reward_pretrain" if path == "critic" else "pretrain")
+        wanted.setdefault(folder, shown)
+    for folder, key in wanted.items():
+        yield from _model(key, folder)
+
+
+def _model(key: str, folder: str) -> Iterator[Problem]:
+    path = Path(folder).expanduser()
+    if not path.is_dir():
+        rule = "there is no such folder; models are read from local folders, nothing is downloaded"
+        is_hub_name = folder.count("/") == 1 and not folder.startswith((".", "/", "~"))
+        hint = "fetch the model beforehand, then write the path of its folder"
+        yield Problem(key, rule, folder, hint if is_hub_name else f"{hint}; looked at {path.absolute()}")
+    elif not (path / "config.json").is_file():
+        inside = sorted(child.name for child in path.iterdir())[:6]
+        rule = f"the folder has no config.json, so it is no model; it has {', '.join(inside) or 'nothing'}"
+        yield Problem(key, rule, folder, "the folder that save_pretrained wrote")
+
+
+def _rewards(config: RLVRConfig) -> Iterator[Problem]:
+    for name, reward in config.rewards.items():
+        wrong = spec_problem(reward.worker_cls or name, BUILTIN_REWARDS, "reward")
+        if wrong is not None:
+            key = f"rewards.{name}.worker_cls" if reward.worker_cls else f"rewards.{name}"
+            rule, _, rest = wrong.partition("\n")
+            yield Problem(key, rule, None, "; ".join(line.strip() for line in rest.splitlines()))
+
+
+def _data(config: RLVRConfig, quick: bool) -> Iterator[Problem]:
+    try:
+        routes = tag_routes(config.rewards)
+    except ConfigError:
+        return
+    training = config.actor_train.data_args
+    default = (training.dataset_dir if training is not None else None) or ""
+    sections = {"actor_train.data_args": training}
+    if config.validation is not None:
+        sections["validation.data_args"] = config.validation.data_args
+    for path, data in sections.items():
+        if data is None or not data.file_name:
+            continue
+        folder = data.dataset_dir or default
+        if quick and _size(data.file_name, folder) > QUICK_BYTES:
+            yield from _existence(path, data.file_name, folder)
+        else:
+            yield from _rows(path, data, folder, routes)
+
+
+def _rows(path: str, data: DataArgs, folder: str, routes: dict[str, str]) -> Iterator[Problem]:
+    found = check_files(data.file_name or [], folder, routes, columns_of(data))
+    for problem in found[:_SHOWN]:
+        where = f"{path}.file_name: {problem.path}" if problem.path else f"{path}.file_name"
+        yield Problem(where, problem.rule, problem.value, problem.hint)
+    if len(found) > _SHOWN:
+        yield Problem(f"{path}.file_name", f"and {len(found) - _SHOWN} more problems in the data")
+
+
+def columns_of(data: DataArgs) -> Any:
+    """The columns that hold id, tag, messages and prompt, as `roll_core.data` takes them."""
+    from roll_core.data.rows import Columns
+
+    given = {"id": data.id, "tag": data.tag, "messages": data.messages, "prompt": data.prompt}
+    return Columns(**{name: column for name, column in given.items() if column is not None})
+
+
+def _existence(path: str, files: list[str], folder: str) -> Iterator[Problem]:
+    for name in files:
+        try:
+            find_file(name, folder)
+        except DataError as error:
+            yield Problem(f"{path}.file_name: {name}", str(error))
+
+
+def _size(files: list[str], folder: str) -> int:
+    total = 0
+    for name in files:
+        try:
+            total += find_file(name, folder).stat().st_size
+        except (DataError, OSError):
+            continue
+    return total
+
+
+def _checkpoint(config: BaseConfig) -> Iterator[Problem]:
+    asked = config.resume_from_checkpoint
+    if not isinstance(asked, str):
+        return
+    if not Path(asked).expanduser().is_dir():
+        folder = Path(asked).expanduser().parent
+        there = sorted(path.name for path in folder.glob("checkpoint-*")) if folder.is_dir() else []
+        hint = f"in {folder} there are: {', '.join(there)}" if there else "true takes the newest one, false starts anew"
+        yield Problem("resume_from_checkpoint", "there is no such folder", asked, hint)

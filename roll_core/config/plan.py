@@ -1,0 +1,295 @@
+"""What a run would do, told before anything starts: who runs where, with what, and how batches are cut."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from roll_core.config.environment import Variable, role_variables
+from roll_core.config.pipeline import BaseConfig
+from roll_core.config.resolution import started_roles
+from roll_core.config.rlvr import RLVRConfig
+from roll_core.config.roles import WorkerConfig
+from roll_core.config.rules.batches import BatchArithmetic, batch_arithmetic
+from roll_core.config.runnable import RunCheck, check_run, merged
+from roll_core.data.jsonl import find_file
+from roll_core.errors import DataError, Problem
+from roll_core.objects import our_name
+from roll_core.platforms.base import Platform
+from roll_core.plugins import Registry
+from roll_core.rewards.builtin import BUILTIN_REWARDS
+from roll_core.trackers.redact import is_secret_key
+
+_COUNTED_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class DevicePlace:
+    """A device of the config, and where it is: node and index on that node both start at 0."""
+
+    device: int
+    node: int
+    local: int
+
+
+@dataclass(frozen=True)
+class WorkerPlan:
+    """One worker. `devices` is empty for a plain process, whose node Ray chooses."""
+
+    rank: int
+    devices: tuple[DevicePlace, ...]
+
+
+@dataclass(frozen=True)
+class RolePlan:
+    """A role: the strategy asked for and where its class is, its workers, and their environment."""
+
+    name: str
+    strategy: str
+    provider: str
+    target: str
+    workers: tuple[WorkerPlan, ...]
+    environment: Mapping[str, Variable]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The machines a plan is for. Each number comes with who said it."""
+
+    nodes: int
+    nodes_source: str
+    devices_per_node: int
+    devices_source: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """A cluster to plan for in place of this machine: `roll check --platform X --nodes N --devices-per-node M`."""
+
+    platform: str | None = None
+    nodes: int | None = None
+    devices_per_node: int | None = None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the plan is for other machines than this one."""
+        return self.platform is not None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything `roll check` tells. `batches` has the arithmetic of each role that trains."""
+
+    source: str
+    pipeline: str
+    platform: str
+    platform_reasons: tuple[str, ...]
+    cluster: Cluster
+    roles: tuple[RolePlan, ...]
+    batches: Mapping[str, BatchArithmetic]
+    rows: int | None
+    problems: tuple[Problem, ...] = ()
+    notices: tuple[str, ...] = ()
+
+    @property
+    def steps_per_epoch(self) -> int | None:
+        """Pipeline steps until every row was drawn once; None where rows could not be counted."""
+        batch = self.batches.get("actor_train")
+        return None if self.rows is None or batch is None else self.rows // batch.prompts
+
+    def as_data(self) -> dict[str, Any]:
+        """The plan as plain JSON data."""
+        data = asdict(self)
+        for name, batch in self.batches.items():
+            extra = {
+                "samples": batch.samples,
+                "mini_batch": batch.mini_batch,
+                "mini_batches": batch.mini_batches,
+                "optimizer_steps": batch.optimizer_steps,
+            }
+            data["batches"][name] |= extra
+        data["problems"] = [asdict(problem) | {"value": _plain(problem.value)} for problem in self.problems]
+        return data | {"steps_per_epoch": self.steps_per_epoch}
+
+
+def make_plan(
+    config: BaseConfig,
+    registry: Registry,
+    pipeline: str,
+    earlier: list[Problem],
+    request: Request | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Plan:
+    """Plan a run of a config, complete or not. `earlier` are problems that are known already."""
+    request = request or Request()
+    check = check_run(config, registry, environ, planned=request.platform, quick=True)
+    cluster = _cluster(config, check.platform, request)
+    notices = [*config.notices, *check.notices, *_overruled(config, request)]
+    if request.is_elsewhere:
+        notices.append("model folders, data files and devices are not looked at: the plan is for other machines")
+    return Plan(
+        source=config.source,
+        pipeline=pipeline,
+        platform=_platform_name(check, request, config),
+        platform_reasons=check.resolution.platform.reasons if check.resolution.platform is not None else (),
+        cluster=cluster,
+        roles=tuple(_roles(config, check, cluster, environ)),
+        batches=_batches(config),
+        rows=None if request.is_elsewhere else _count_rows(config),
+        problems=tuple([*merged(check.problems, earlier), *_outside(config, cluster, request)]),
+        notices=tuple(dict.fromkeys(notices)),
+    )
+
+
+def place_device(device: int, devices_per_node: int) -> DevicePlace:
+    """Device g is the g % m-th of node g // m, where each node has m."""
+    return DevicePlace(device, device // devices_per_node, device % devices_per_node)
+
+
+def _platform_name(check: RunCheck, request: Request, config: BaseConfig) -> str:
+    if check.resolution.platform is not None:
+        return check.resolution.platform.name
+    return request.platform or config.platform or "undecided"
+
+
+def _cluster(config: BaseConfig, platform: Platform | None, request: Request) -> Cluster:
+    per_node, source = _devices_per_node(config, platform, request)
+    if request.nodes is not None:
+        return Cluster(request.nodes, "--nodes", per_node, source)
+    if config.num_nodes is not None:
+        return Cluster(config.num_nodes, "num_nodes", per_node, source)
+    nodes = max(1, -(-config.device_span // per_node))
+    return Cluster(nodes, "counted from the devices that roles name", per_node, source)
+
+
+def _devices_per_node(config: BaseConfig, platform: Platform | None, request: Request) -> tuple[int, str]:
+    if request.devices_per_node is not None:
+        return request.devices_per_node, "--devices-per-node"
+    if config.num_gpus_per_node is not None:
+        return config.num_gpus_per_node, "num_gpus_per_node"
+    span = max(1, config.device_span)
+    if platform is not None and platform.ray_resource == "CPU":
+        return span, "as many processes as roles name"
+    visible = platform.visible_ids() if platform is not None and not request.is_elsewhere else None
+    if visible:
+        return len(visible), "devices visible here"
+    nodes = request.nodes or config.num_nodes or 1
+    return max(1, -(-span // nodes)), "assumed; num_gpus_per_node says it"
+
+
+def _overruled(config: BaseConfig, request: Request) -> list[str]:
+    pairs = (
+        ("num_nodes", config.num_nodes, "--nodes", request.nodes),
+        ("num_gpus_per_node", config.num_gpus_per_node, "--devices-per-node", request.devices_per_node),
+    )
+    return [
+        f"{key}: {written} in the config; planned with {option} {asked} because the command line says so"
+        for key, written, option, asked in pairs
+        if written is not None and asked is not None and written != asked
+    ]
+
+
+def _outside(config: BaseConfig, cluster: Cluster, request: Request) -> list[Problem]:
+    """Devices beyond the planned cluster; where the config itself states the cluster, a rule has said it."""
+    if request.nodes is None and request.devices_per_node is None and config.num_gpus_per_node is not None:
+        return []
+    total, found = cluster.nodes * cluster.devices_per_node, []
+    for path, role in config.roles().items():
+        outside = [device for device in role.devices if device >= total]
+        if outside:
+            rule = (
+                f"names device {max(outside)}, but {cluster.nodes} nodes ({cluster.nodes_source}) with "
+                f"{cluster.devices_per_node} devices each ({cluster.devices_source}) have {total}"
+            )
+            found.append(Problem(f"{path}.device_mapping", rule, None, "more nodes, or smaller device numbers"))
+    return found
+
+
+def _roles(config: BaseConfig, check: RunCheck, cluster: Cluster, environ: Mapping[str, str]) -> list[RolePlan]:
+    plans = []
+    shown = started_roles(config)
+    if isinstance(config, RLVRConfig):
+        shown = shown | {f"rewards.{name}": reward for name, reward in config.rewards.items()}
+    for path, role in shown.items():
+        found = check.resolution.strategies.get(path)
+        plans.append(
+            RolePlan(
+                name=path,
+                strategy=role.strategy_name or "",
+                provider=found.record.name if found is not None else "",
+                target=found.backend.target if found is not None else _reward_class(path, role),
+                workers=_workers(role, cluster.devices_per_node),
+                environment=_environment(config, role, path, check.platform, environ),
+            )
+        )
+    return plans
+
+
+def _reward_class(path: str, role: WorkerConfig) -> str:
+    if not path.startswith("rewards."):
+        return ""
+    name = our_name(role.worker_cls or path.removeprefix("rewards."))
+    return BUILTIN_REWARDS.get(name, name)
+
+
+def _workers(role: WorkerConfig, per_node: int) -> tuple[WorkerPlan, ...]:
+    width, devices = max(1, role.num_gpus_per_worker), role.devices
+    if not devices:
+        return tuple(WorkerPlan(rank, ()) for rank in range(role.world_size or 1))
+    starts = range(0, len(devices), width)
+    return tuple(
+        WorkerPlan(rank, tuple(place_device(device, per_node) for device in devices[start : start + width]))
+        for rank, start in enumerate(starts)
+    )
+
+
+def _environment(
+    config: BaseConfig, role: WorkerConfig, path: str, platform: Platform | None, environ: Mapping[str, str]
+) -> dict[str, Variable]:
+    # A platform whose class is not installed here has no defaults to show; what the config sets is shown still.
+    name = path.replace("rewards.", "reward-")
+    defaults = platform if platform is not None else _NoDefaults()
+    variables = role_variables(config, role, name, defaults, environ)
+    return {
+        key: Variable("(hidden)", variable.source) if is_secret_key(key) else variable
+        for key, variable in variables.items()
+    }
+
+
+class _NoDefaults(Platform):
+    def worker_env(self, role: str) -> dict[str, str]:
+        return {}
+
+
+def _batches(config: BaseConfig) -> dict[str, BatchArithmetic]:
+    if not isinstance(config, RLVRConfig):
+        return {}
+    batches = {"actor_train": batch_arithmetic(config, config.actor_train, config.ppo_epochs)}
+    if config.needs_critic and config.critic is not None:
+        batches["critic"] = batch_arithmetic(config, config.critic, 1)
+    return batches
+
+
+def _count_rows(config: BaseConfig) -> int | None:
+    data = config.actor_train.data_args if isinstance(config, RLVRConfig) else None
+    if data is None or not data.file_name:
+        return None
+    try:
+        paths = [find_file(name, data.dataset_dir or "") for name in data.file_name]
+        if sum(path.stat().st_size for path in paths) > _COUNTED_BYTES:
+            return None
+        return sum(_lines(path) for path in paths)
+    except (DataError, OSError):
+        return None
+
+
+def _lines(path: Path) -> int:
+    with path.open("rb") as stream:
+        return sum(1 for line in stream if line.strip())
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

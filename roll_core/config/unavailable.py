@@ -1,0 +1,102 @@
+"""Keys that the schema knows and this version cannot do: refused before a run, so that nothing is left out silently."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from roll_core.config.pipeline import BaseConfig
+from roll_core.config.rlvr import RLVRConfig
+from roll_core.config.roles import WorkerConfig
+from roll_core.errors import Problem
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """One key: when it asks for something, why that is refused, and what to write instead."""
+
+    key: str
+    asks: Callable[[Any], bool]
+    rule: str
+    hint: str = "leave the key out"
+
+
+_ON = bool
+_PIPELINE = (
+    Unavailable(
+        "async_generation_ratio",
+        lambda ratio: ratio > 0,
+        "rollouts that run while others train are not part of this version",
+        "async_generation_ratio: 0",
+    ),
+    Unavailable(
+        "generate_opt_level",
+        lambda level: level != 1,
+        "prompts are always scheduled one by one",
+        "generate_opt_level: 1",
+    ),
+    Unavailable("is_use_additional_prompts", _ON, "prompts beyond the batch are not part of this version"),
+    Unavailable("user_defined_rollout_loop_cls", _ON, "a rollout loop of your own is not part of this version"),
+    Unavailable("router_args", lambda args: args is not None and args.router_name is not None, "there is one router"),
+    Unavailable("rollout_mock", lambda mock: mock is not None and mock.enable, "rollouts are not read from files"),
+    Unavailable("profiler_timeline", _ON, "profiles are not part of this version"),
+    Unavailable("profiler_memory", _ON, "profiles are not part of this version"),
+    Unavailable("is_offload_optimizer_states_in_train_step", _ON, "the optimiser stays where it is in a step"),
+    Unavailable("save_logging_board_dir", _ON, "per-token logs are not part of this version"),
+    Unavailable("reward_model", lambda role: role is not None, "a judge's model is not part of this version"),
+    Unavailable("use_opd", _ON, "distillation is not part of this version"),
+    Unavailable("is_pure_opd", _ON, "distillation is not part of this version"),
+    Unavailable("teacher", _ON, "distillation is not part of this version"),
+)
+_ROLE = (
+    Unavailable("use_sequence_packing", _ON, "rows are sorted by length and cut by tokens instead of packed"),
+    Unavailable("opd_kl_coef", lambda value: value is not None, "distillation is not part of this version"),
+)
+_DATA = (
+    Unavailable("image", _ON, "rows with images are not part of this version"),
+    Unavailable("video", _ON, "rows with videos are not part of this version"),
+    Unavailable("custom_data_kwargs_func", _ON, "rows are used as they stand in the file"),
+    Unavailable("eval_file_name", _ON, "validation has a section of its own", "validation.data_args.file_name"),
+    Unavailable("max_samples", _ON, "files are used whole"),
+)
+_SAMPLING = (
+    Unavailable("length_penalty", lambda value: value != 1.0, "it is for beam search, which training cannot use"),
+    Unavailable("include_stop_str_in_output", lambda value: value is False, "a stop string stays in the response"),
+)
+_REWARD = (
+    Unavailable(
+        "response_filter_config",
+        lambda config: config.type != "no_filter",
+        "single responses are not filtered",
+        "query_filter_config, which keeps or drops a prompt's responses together",
+    ),
+)
+
+
+def unavailable_problems(config: BaseConfig) -> Iterator[Problem]:
+    """A problem for every key that asks for what this version cannot do."""
+    if not isinstance(config, RLVRConfig):
+        yield Problem("", "this version runs RLVR configs; others can be read and planned", None)
+        return
+    yield from _asked(config, "", _PIPELINE)
+    for path, role in config.roles().items():
+        yield from _role(path, role)
+    for name, reward in config.rewards.items():
+        yield from _asked(reward, f"rewards.{name}", _REWARD)
+
+
+def _role(path: str, role: WorkerConfig) -> Iterator[Problem]:
+    yield from _asked(role, path, _ROLE)
+    if role.data_args is not None and path in ("actor_train", "validation"):
+        yield from _asked(role.data_args, f"{path}.data_args", _DATA)
+    if role.generating_args is not None and path in ("actor_infer", "validation"):
+        yield from _asked(role.generating_args, f"{path}.generating_args", _SAMPLING)
+
+
+def _asked(section: Any, path: str, table: tuple[Unavailable, ...]) -> Iterator[Problem]:
+    for one in table:
+        value = getattr(section, one.key, None)
+        if value is not None and one.asks(value):
+            shown = value if isinstance(value, str | int | float | bool) else None
+            yield Problem(f"{path}.{one.key}" if path else one.key, one.rule, shown, one.hint)
