@@ -1,4 +1,4 @@
-"""Well-known names, and the package that brings each. The only place where core knows vendors by name.
+"""Well-known names, and the package that brings each: the only place where core knows vendors by name.
 
 The table serves messages: what to install for a name that nobody offers, and which platform a device file, a
 resource of the cluster or an environment variable belongs to. Nothing is chosen by it, and a platform that is
@@ -40,6 +40,9 @@ class PlatformClues:
     device_files: tuple[str, ...]
     variables: tuple[str, ...]
 
+
+OFFLOAD_COLLECTIVE_KEY = "offload_nccl"
+"""A key of published configs that is read by every platform and does nothing."""
 
 NOT_BUILT = "belongs to roll_core and is not part of this version"
 NO_PACKAGE = "is left to plugins, and no package that brings it is known"

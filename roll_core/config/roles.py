@@ -19,6 +19,7 @@ from roll_core.config.values import (
     Options,
     Positive,
 )
+from roll_core.names import OFFLOAD_COLLECTIVE_KEY
 
 
 def _whole_if_absent(given: Any) -> Any:
@@ -186,7 +187,7 @@ class WorkerConfig(Section):
 
     without_effect: ClassVar[dict[str, str]] = {
         "use_remove_padding": "micro-batches are always trimmed to their own longest row",
-        "offload_nccl": "what an offload frees is the strategy's choice",
+        OFFLOAD_COLLECTIVE_KEY: "what an offload frees is the strategy's choice",
         "eval_steps": "validation runs every top-level eval_steps",
     }
 
