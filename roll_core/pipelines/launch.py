@@ -13,6 +13,7 @@ from roll_core.cluster.nodes import Node, Place, place
 from roll_core.cluster.spec import WorkerSpec
 from roll_core.cluster.worker import InferWorker, RewardActor, TrainWorker
 from roll_core.config.environment import role_environment
+from roll_core.config.resolution import reference_of
 from roll_core.config.schema import RewardConfig, RLVRConfig, WorkerConfig
 from roll_core.context import WorkerContext
 from roll_core.errors import RollError
@@ -35,6 +36,7 @@ class Setting:
     strategies: Mapping[str, Resolved]
     plugins: Mapping[str, str]
     log_dir: Path
+    notices: Sequence[str] = ()
 
 
 @dataclass
@@ -92,16 +94,6 @@ def set_up(crew: Crew, waiter: Waiter, plans: Mapping[str, TrainPlan]) -> None:
     if complaints:
         listed = "".join(f"\n  {line}" for line in dict.fromkeys(complaints))
         raise RollError(f"a reward would give wrong verdicts on this installation{listed}")
-
-
-def reference_of(config: RLVRConfig) -> WorkerConfig:
-    """A reference that the config needs and does not describe: the actor's model, placed and sharded like it."""
-    actor = config.actor_train
-    strategy = actor.strategy_args
-    if strategy is not None:
-        name = strategy.strategy_name.replace("_train", "_infer")
-        strategy = strategy.model_copy(update={"strategy_name": name})
-    return actor.model_copy(update={"name": "reference", "strategy_args": strategy})
 
 
 @dataclass(frozen=True)

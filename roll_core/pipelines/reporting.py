@@ -45,6 +45,11 @@ class Reporter:
         if self.config.rollout_dump_dir:
             _dump(Path(self.config.rollout_dump_dir) / f"step-{step:06d}.jsonl", batch)
 
+    def saved(self, path: Path | None) -> None:
+        """Where the newest checkpoint is."""
+        if path is not None:
+            self.display.checkpoint(path)
+
     def validated(self, step: int, metrics: Mapping[str, float], samples: Sequence[Sample]) -> None:
         """The held-out problems have been answered."""
         accuracy = metrics["val_correct/all/mean"]

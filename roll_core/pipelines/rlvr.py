@@ -90,8 +90,11 @@ class RlvrPipeline:
             parts.shaper.after_step(metrics, len(batch))
             if self.config.eval_steps and step % self.config.eval_steps == 0:
                 metrics |= self.validate(step)
-        parts.recovery.finish(step)
+        # Recorded before it is saved: what a kill in between leaves too much, a resume cuts off again.
         parts.reporter.step(step, metrics, batch)
+        with self.timers("time/do_checkpoint/total"):
+            parts.recovery.finish(step)
+        parts.reporter.saved(parts.recovery.last_path)
 
     def update_engines(self, version: int) -> None:
         """Engines get the weights after `version` steps, every `model_update_frequency` steps."""

@@ -28,7 +28,7 @@ def run_config(config: BaseConfig) -> Outcome:
     from roll_core.pipelines.start import run_rlvr
 
     with RunDisplay(config.max_steps, config.exp_name) as display:
-        for notice in config.notices:
+        for notice in setting.notices:
             display.notice(notice)
         display.notice(f"platform {setting.resolved_platform.name}: {'; '.join(setting.resolved_platform.reasons)}")
         display.notice(f"workers write to {setting.log_dir}")
