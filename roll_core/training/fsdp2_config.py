@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from roll_core.errors import Problem
 from roll_core.platforms.base import Ability
 from roll_core.training.model_args import model_problems
+from roll_core.training.patches import patch_problems
 
 if TYPE_CHECKING:
     from roll_core.config.schema import WorkerConfig
@@ -79,6 +80,7 @@ def config_problems(role: WorkerConfig, platform: Platform) -> list[Problem]:
         *_micro_batch_problems(role),
         *_schedule_problems(role),
         *model_problems(role, platform),
+        *patch_problems(config, platform),
     ]
 
 

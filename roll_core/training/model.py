@@ -47,6 +47,10 @@ def read_config(role: WorkerConfig, platform: Platform) -> Any:
 
 def load(role: WorkerConfig, config: Any, dtype: torch.dtype) -> nn.Module:
     """The model with its weights, on the host. A critic's head, which no folder has, starts random."""
+    from transformers.utils import logging
+
+    # A bar per tensor file in each worker's log says nothing that the log's own lines do not.
+    logging.disable_progress_bar()
     folder = role.model_args.model_name_or_path
     model = _auto_class(role).from_pretrained(
         folder, config=config, dtype=dtype, attn_implementation=config._attn_implementation

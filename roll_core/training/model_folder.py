@@ -34,7 +34,8 @@ def write(path: Path, model: ShardedModel, source: Path) -> None:
     collected: dict[str, torch.Tensor] = {}
     for name, tensor in model.full_tensors():
         if dist.get_rank() == 0 and name not in aliases:
-            collected[name] = tensor.cpu()
+            # A copy of its own: a gathered tensor may be a view of padded memory, which safetensors refuses.
+            collected[name] = tensor.to("cpu", copy=True)
     if dist.get_rank() == 0:
         _write_config(path, model)
         _write_weights(path, collected)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from roll_core.errors import PluginError
+from roll_core.errors import PluginError, Problem
 from roll_core.training.base import ModelPatch
 
 if TYPE_CHECKING:
     import torch
 
     from roll_core.platforms import Platform
+    from roll_core.resolve import Resolved
     from roll_core.training.fsdp2_config import Fsdp2Config
 
 
 def requested_patches(config: Fsdp2Config) -> dict[str, Mapping[str, Any]]:
-    """The patches a config asks for, by name, each with its options."""
+    """The patches that `apply_<name>: true` asks for, by name, each with its options."""
     asked: dict[str, Mapping[str, Any]] = {}
     if config.apply_expert_patch:
         asked["expert_patch"] = {}
@@ -25,14 +26,25 @@ def requested_patches(config: Fsdp2Config) -> dict[str, Mapping[str, Any]]:
     return asked
 
 
-def apply_patches(model: Any, config: Fsdp2Config, platform: Platform) -> None:
+def patch_problems(config: Fsdp2Config, platform: Platform) -> Iterator[Problem]:
+    """The patches that no plugin brings. Whether one fits the model shows when the model is loaded."""
+    keys = {"expert_patch": "apply_expert_patch", "tiled_mlp": "apply_tiled_mlp"}
+    for name in requested_patches(config):
+        try:
+            _resolve(name, platform)
+        except PluginError as error:
+            yield Problem(f"strategy_args.strategy_config.{keys[name]}", str(error), True)
+
+
+def apply_patches(model: torch.nn.Module, config: Fsdp2Config, platform: Platform) -> None:
     """Apply what the config asks for, before the model is sharded.
 
     Raises:
         PluginError: no plugin brings a patch of that name, or it does not fit this model.
     """
     for name, options in requested_patches(config).items():
-        patch = find_patch(name, platform)
+        patch = _resolve(name, platform).load()()
+        assert isinstance(patch, ModelPatch)
         apply_patch(model, patch, options)
 
 
@@ -50,16 +62,8 @@ def apply_patch(model: torch.nn.Module, patch: ModelPatch, options: Mapping[str,
     patch.apply(model, options)
 
 
-def find_patch(name: str, platform: Platform) -> ModelPatch:
-    """The patch of that name for this platform.
-
-    Raises:
-        PluginError: no plugin brings it.
-    """
+def _resolve(name: str, platform: Platform) -> Resolved:
     from roll_core.plugins import load_plugins
     from roll_core.resolve import resolve_backend
 
-    resolved = resolve_backend(load_plugins(), "patch", name, platform.name)
-    patch = resolved.load()()
-    assert isinstance(patch, ModelPatch)
-    return patch
+    return resolve_backend(load_plugins(), "patch", name, platform.name)

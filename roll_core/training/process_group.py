@@ -35,8 +35,10 @@ def join(platform: Platform, context: WorkerContext) -> bool:
     backends = {"cpu": "gloo", platform.device_type: platform.collective_backend}
     if platform.device_type != "cpu":
         platform.torch.set_device(platform.device(0))
+    # torch warns about every group whose one backend is spelled with its device.
+    spelled = [f"{device}:{backend}" for device, backend in backends.items()]
     dist.init_process_group(
-        ",".join(f"{device}:{backend}" for device, backend in backends.items()),
+        ",".join(spelled) if len(spelled) > 1 else platform.collective_backend,
         store=_store(context),
         rank=context.rank,
         world_size=context.world_size,

@@ -58,11 +58,13 @@ class ShardedModel:
         torch.manual_seed(context.seed + context.rank)
 
     def _load(self, role: WorkerConfig, config: Any, dtype: torch.dtype) -> nn.Module:
-        empty = models.outline(role, config, dtype)
-        # Empty modules that are given memory one by one lose the tie between their weights.
-        self.is_sent = self.is_sharded and dist.get_world_size() > 1 and not models.is_tied(empty)
-        if self.is_sent and dist.get_rank() > 0:
-            return empty
+        self.is_sent = False
+        if self.is_sharded and dist.get_world_size() > 1:
+            empty = models.outline(role, config, dtype)
+            # Empty modules that are given memory one by one lose the tie between their weights.
+            self.is_sent = not models.is_tied(empty)
+            if self.is_sent and dist.get_rank() > 0:
+                return empty
         return models.load(role, config, dtype)
 
     def _shard(self, platform: Platform, context: WorkerContext) -> None:

@@ -1,0 +1,63 @@
+"""What each process of a several-rank test does. Kept apart from the tests so that new processes can import it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from roll_core.data import DataProto
+from roll_core.training import TrainPlan
+from tests.training.support import advantage_loss, gradients, role, strategy_for
+
+
+def share_of(rows: DataProto, rank: int, sizes: list[int]) -> DataProto:
+    """The rank's consecutive share of the rows."""
+    start = sum(sizes[:rank])
+    return rows.slice(start, start + sizes[rank])
+
+
+def gradients_of_share(
+    rank: int, num_ranks: int, model: Path, rows: DataProto, sizes: list[int], keys: dict[str, Any]
+) -> dict[str, torch.Tensor]:
+    """Gradients over all ranks' shares."""
+    strategy = strategy_for(role(model, **keys), rank=rank, world_size=num_ranks, plan=TrainPlan(10))
+    found = gradients(strategy, share_of(rows, rank, sizes), advantage_loss(rows, entropy_weight=0.1))
+    strategy.close()
+    return found
+
+
+def train(
+    rank: int, num_ranks: int, model: Path, rows: DataProto, sizes: list[int], steps: int, keys: dict[str, Any]
+) -> tuple[list[dict[str, float]], dict[str, torch.Tensor], torch.Tensor]:
+    """Metrics of each step, the weights afterwards, and the share's log-probabilities under them."""
+    strategy = strategy_for(role(model, **keys), rank=rank, world_size=num_ranks, plan=TrainPlan(steps))
+    mine = share_of(rows, rank, sizes)
+    metrics = [strategy.train_step(mine, advantage_loss(rows)) for _ in range(steps)]
+    scored = strategy.log_probs(mine)["log_probs"]
+    weights = {name: tensor.clone() for bucket in strategy.weights(4096) for name, tensor in bucket}
+    strategy.close()
+    return metrics, weights, scored
+
+
+def interrupt_and_resume(
+    rank: int, num_ranks: int, model: Path, rows: DataProto, folder: Path, keys: dict[str, Any]
+) -> tuple[list[dict[str, float]], list[dict[str, float]], bool]:
+    """Metrics of the three steps after a checkpoint, uninterrupted and resumed, and whether the weights are equal."""
+    sizes = [len(rows) - 2 * (num_ranks - 1)] + [2] * (num_ranks - 1)
+    mine, loss = share_of(rows, rank, sizes), advantage_loss(rows)
+    place = {"rank": rank, "world_size": num_ranks, "plan": TrainPlan(8)}
+    strategy = strategy_for(role(model, **keys), **place)
+    for _ in range(2):
+        strategy.train_step(mine, loss)
+    strategy.save(folder)
+    straight = [strategy.train_step(mine, loss) for _ in range(3)]
+    expected = dict(item for bucket in strategy.weights(1 << 20) for item in bucket)
+    strategy = strategy_for(role(model, **keys), **place)
+    strategy.load(folder)
+    resumed = [strategy.train_step(mine, loss) for _ in range(3)]
+    restored = dict(item for bucket in strategy.weights(1 << 20) for item in bucket)
+    strategy.close()
+    equal = expected.keys() == restored.keys() and all(torch.equal(expected[name], restored[name]) for name in expected)
+    return straight, resumed, equal
