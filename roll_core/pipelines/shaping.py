@@ -44,9 +44,11 @@ class Shaper:
         token_kl = self._token_kl(batch, metrics)
         self.running.update(batch["rewards"], valid)
         columns: dict[str, torch.Tensor] = {}
-        if "old_log_probs" in batch and self.correction is not None:
+        if "old_log_probs" in batch:
             correction = correct_mismatch(batch["old_log_probs"], batch["infer_log_probs"], trained, self.correction)
-            columns["is_weight"], trained = correction.weights, correction.mask
+            if self.correction.is_weight is not None:
+                columns["is_weight"] = correction.weights
+            trained = correction.mask
             metrics |= {name: tally.value for name, tally in fetch(correction.measures).items()}
         result = compute_advantages(
             self.advantages,
@@ -120,11 +122,11 @@ class Shaper:
         self.running.load_state_dict(state["running"])
 
 
-def correction_config(config: RLVRConfig) -> CorrectionConfig | None:
-    """What `train_infer_correction` asks for; None where neither a weight nor a filter is enabled."""
+def correction_config(config: RLVRConfig) -> CorrectionConfig:
+    """What `train_infer_correction` asks for; without a weight and filters, the mismatch is only measured."""
     given = config.train_infer_correction
     if given is None:
-        return None
+        return CorrectionConfig()
     weight = given.is_weight
     filters = tuple(
         MismatchFilter(
@@ -139,8 +141,6 @@ def correction_config(config: RLVRConfig) -> CorrectionConfig | None:
         for each in given.filters
         if each.enabled
     )
-    if not weight.enabled and not filters:
-        return None
     return CorrectionConfig(
         ImportanceWeight(weight.weight_type, weight.upper_bound) if weight.enabled else None, filters
     )

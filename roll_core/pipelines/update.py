@@ -44,6 +44,8 @@ class PolicyUpdate:
         mode, longest = config.loss_agg_mode, mini.meta_info["max_response_length"]
         weights = token_weights(trained, mode, mini["sample_weight"], longest)
         columns = {"loss_weight": weights}
+        if config.use_kl_loss:
+            columns["kl_weight"] = token_weights(trained, mode, None, longest)
         if config.entropy_loss_coef:
             columns["entropy_weight"] = token_weights(mask, mode, None, longest)
         kept = [name for name in (*SENT, "advantages", "scores", *self._optional(mini)) if name in mini]
@@ -113,10 +115,16 @@ def policy_loss(config: RLVRConfig) -> PolicyLoss:
 
 
 def average(history: list[dict[str, float]]) -> dict[str, float]:
-    """The mean of each metric over the optimiser steps that have it."""
+    """The mean of each metric over the optimiser steps that have it; of a `_max` or `_min` the extreme."""
     names = {name: None for metrics in history for name in metrics}
     found = {name: [metrics[name] for metrics in history if name in metrics] for name in names}
-    return {name: sum(values) / len(values) for name, values in found.items()}
+    return {name: _reduced(name, values) for name, values in found.items()}
+
+
+def _reduced(name: str, values: list[float]) -> float:
+    if name.endswith("_max"):
+        return max(values)
+    return min(values) if name.endswith("_min") else sum(values) / len(values)
 
 
 def named_for_users(history: list[dict[str, float]]) -> dict[str, float]:
