@@ -235,3 +235,9 @@ def test_a_probe_that_raises_anything_says_no_with_what_it_raised() -> None:
 
 def test_a_probe_that_returns_something_else_says_no() -> None:
     assert availability(lambda: True) == Availability(False, "its probe returned a bool, not an Availability")
+
+
+@pytest.mark.parametrize("kind", ["platform", "train", "infer", "transport", "patch"])
+def test_every_backend_of_core_loads(kind: Kind) -> None:
+    for record, backend in Registry((CORE,)).offers(kind):
+        assert Resolved(kind, record, backend).load().__name__ == backend.target.partition(":")[2]

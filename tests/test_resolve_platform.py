@@ -129,8 +129,8 @@ def test_a_plugin_without_a_device_leaves_cpu_with_one_warning_line(caplog: pyte
     (warning,) = caplog.records
     assert warning.levelno == logging.WARNING
     assert warning.getMessage() == (
-        "platform cpu: demo (roll_demo): no device file; npu (roll_ascend): its probe raised OSError: "
-        "libhal.so: cannot open shared object file and more"
+        "platform cpu, as no other can be used here: demo (roll_demo): no device file; npu (roll_ascend): "
+        "its probe raised OSError: libhal.so: cannot open shared object file and more"
     )
 
 

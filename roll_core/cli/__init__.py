@@ -14,7 +14,7 @@ import typer
 from roll_core._version import __version__
 from roll_core.errors import ConfigError, RollError
 
-COMMANDS = ("plugins", "check")
+COMMANDS = ("run", "check", "plugins")
 """Modules of this folder, in the order that `roll --help` shows them."""
 
 

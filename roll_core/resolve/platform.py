@@ -183,7 +183,7 @@ def _plain_processors(registry: Registry, candidates: Sequence[_Candidate]) -> R
     passed_over = [str(candidate) for candidate in candidates]
     passed_over += [f"{one.name} failed to load: {one.problem}" for one in failed]
     if passed_over:
-        log.warning("platform %s: %s", backend.name, _one_line("; ".join(passed_over)))
+        log.warning("platform %s, as no other can be used here: %s", backend.name, _one_line("; ".join(passed_over)))
     reasons = ("no accelerator found", *passed_over)
     return ResolvedPlatform(backend.name, "detection", reasons, Resolved("platform", record, backend))
 
