@@ -61,3 +61,12 @@ def interrupt_and_resume(
     strategy.close()
     equal = expected.keys() == restored.keys() and all(torch.equal(expected[name], restored[name]) for name in expected)
     return straight, resumed, equal
+
+
+def critic_values(rank: int, num_ranks: int, model: Path, rows: DataProto, sizes: list[int]) -> torch.Tensor:
+    """The share's values from a critic that was just made."""
+    strategy = strategy_for(role(model, name="critic"), rank=rank, world_size=num_ranks)
+    values = strategy.values(share_of(rows, rank, sizes))["values"]
+    strategy.close()
+    assert isinstance(values, torch.Tensor)
+    return values
