@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -65,17 +66,15 @@ def prepare(
         steps: lessons of the warm start.
         report: called with each step of the warm start, counted from 1, and its loss.
     """
-    import torch
-    import transformers
-
     assets = Assets(folder)
-    # The versions matter: transformers writes configs that an older one does not read alike.
+    # The versions matter: transformers writes configs that an older one does not read alike. They are read from the
+    # installed packages' metadata, as importing both takes two seconds.
     settings = {
         "recipe": RECIPE,
         "seed": seed,
         "steps": steps,
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
+        "torch": version("torch"),
+        "transformers": version("transformers"),
     }
     if _is_whole(assets, settings):
         return assets
@@ -105,7 +104,12 @@ def _files(assets: Assets) -> list[Path]:
 
 def _make(assets: Assets, seed: int, steps: int, report: Callable[[int, float], None]) -> None:
     import torch
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
+    # One thread: the model is so small that a second one gains little on an idle machine, and makes the training
+    # many times slower on a busy one.
+    torch.set_num_threads(1)
     training, held_out = addition.pairs()
     assets.data.mkdir(parents=True)
     _write_rows(assets.data / "train.jsonl", training[: addition.TRAINING_ROWS])
@@ -170,11 +174,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=warm_start.STEPS, help="lessons of the warm start")
     parser.add_argument("--evaluate", action="store_true", help="also measure the model on the held-out problems")
     given = parser.parse_args()
-    # One thread: the model is so small that a second one gains a third when the machine is idle, and makes the
-    # training many times slower when it is not.
-    import torch
-
-    torch.set_num_threads(1)
     assets = prepare(given.folder, given.seed, given.steps, show_progress(given.steps))
     print(f"model {assets.model}, data {assets.data}")
     if given.evaluate:
