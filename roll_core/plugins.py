@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
-from types import ModuleType
 from typing import Literal
 
 import pluggy
@@ -169,8 +168,11 @@ def _never_installed(names: list[str], variable: str, state: State, known: list[
 
 
 def _load(manager: pluggy.PluginManager, point: metadata.EntryPoint, reserved: set[str]) -> PluginRecord:
-    """Import one plugin, check and register it, and ask it; whatever goes wrong is recorded and undone."""
-    module: ModuleType | None = None
+    """Import one plugin, check and register it, and ask it; whatever goes wrong is recorded.
+
+    A plugin that fails after some of its hooks were registered leaves no trace: the manager serves one loading, and
+    each plugin is asked on its own.
+    """
     try:
         module = point.load()
         check_api(module, _dist_name(point))
@@ -179,18 +181,11 @@ def _load(manager: pluggy.PluginManager, point: metadata.EntryPoint, reserved: s
         answers = answers_of(manager, module)
         check_offers(answers, reserved)
     except BadPlugin as error:
-        _undo(manager, module)
         return _record(point, "failed", str(error))
     except (Exception, SystemExit) as error:
-        _undo(manager, module)
         text = "".join(traceback.format_exception(error))
         return _record(point, "failed", f"{type(error).__name__}: {error}", text)
     return PluginRecord(point.name, _dist_name(point), _dist_version(point), "loaded", "", answers)
-
-
-def _undo(manager: pluggy.PluginManager, module: ModuleType | None) -> None:
-    if module is not None and manager.is_registered(module):
-        manager.unregister(module)
 
 
 def _record(point: metadata.EntryPoint, state: State, problem: str, trace: str = "") -> PluginRecord:
