@@ -61,7 +61,9 @@ def _model_problems(role: WorkerConfig, platform: Platform) -> Iterator[Problem]
     needed = {"bf16": Ability.BF16, "bfloat16": Ability.BF16, "fp16": Ability.FP16, "float16": Ability.FP16}
     ability = needed.get(arguments.dtype or "fp32")
     if ability is not None and ability not in platform.abilities():
-        yield Problem("model_args.dtype", f"platform '{platform.name}' does not {ability.value}", arguments.dtype, "fp32")
+        yield Problem(
+            "model_args.dtype", f"platform '{platform.name}' does not {ability.value}", arguments.dtype, "fp32"
+        )
     if arguments.adapter_name_or_path or arguments.lora_target:
         path = "adapter_name_or_path" if arguments.adapter_name_or_path else "lora_target"
         value = arguments.adapter_name_or_path or arguments.lora_target

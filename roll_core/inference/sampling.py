@@ -136,15 +136,14 @@ class _Limits:
 
     def allowed(self, scaled_NV: torch.Tensor) -> torch.Tensor:
         """Which tokens may be drawn, bool [N, V]. The most likely one always may."""
-        if self.num_candidates < scaled_NV.shape[1]:
-            values_NK, order_NK = scaled_NV.topk(self.num_candidates, dim=-1)
-        else:
-            values_NK, order_NK = scaled_NV.sort(dim=-1, descending=True, stable=True)
+        values_NK = scaled_NV.topk(self.num_candidates, dim=-1).values
         kept_NK = torch.arange(self.num_candidates, device=scaled_NV.device) < self.top_k
         if self.has_top_p:
             probs_NK = torch.softmax(values_NK.masked_fill(~kept_NK, float("-inf")), dim=-1)
             kept_NK &= probs_NK.cumsum(dim=-1) - probs_NK < self.top_p
-        return torch.zeros_like(scaled_NV, dtype=torch.bool).scatter_(1, order_NK, kept_NK)
+        # Tokens as likely as the last one kept are kept too, so that what is allowed never hangs on how ties are
+        # sorted, which may change with the other rows.
+        return scaled_NV >= values_NK.gather(1, kept_NK.sum(dim=-1, keepdim=True) - 1)
 
 
 def _column(values: Sequence[float] | Sequence[int] | Sequence[bool], device: torch.device) -> torch.Tensor:

@@ -1,0 +1,127 @@
+"""The `compact` decoder: dense Llama, Qwen2 and Qwen3 models with as few kernel calls per token as they need.
+
+Compared with the model's own code it fuses projections, writes keys and values into one block of memory, lets
+the query heads of a group share its keys as rows of one product, and never computes a padded position again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from roll_core.inference.compact_model import CompactLayer, Rotation
+from roll_core.inference.decoder import Compaction, Decoder, PrefilledPrompt
+from roll_core.inference.key_value_cache import KeyValueCache
+
+
+class CompactDecoder(Decoder):
+    """Reads the weights of a transformers model that `why_not_compact` has nothing against.
+
+    Shapes: N rows, U prompts read together, P columns of the longest, T tokens, E hidden size, Q query heads,
+    H key heads, G = Q / H, W columns of the cache, D head size, V vocabulary.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        config: Any = model.config
+        inner: Any = model.get_submodule("model")
+        head: Any = model.get_submodule("lm_head")
+        self.embedding, self.norm, self.head = inner.embed_tokens, inner.norm, head
+        self.vocab_size = int(head.weight.shape[0])
+        self.query_heads, self.key_heads = config.num_attention_heads, config.num_key_value_heads
+        self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        self.scale = self.head_dim**-0.5
+        weight = self.embedding.weight
+        with torch.no_grad():
+            self.layers = [
+                CompactLayer(layer, self.query_heads, self.key_heads, self.head_dim) for layer in inner.layers
+            ]
+            self.rotation = Rotation(inner.rotary_emb, weight.dtype, weight.device)
+        self.cache = KeyValueCache(len(self.layers), self.key_heads, self.head_dim, weight.dtype, weight.device)
+
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> list[PrefilledPrompt]:
+        """Read prompts padded on the right, where causal attention keeps the padding out without a mask."""
+        device = self.embedding.weight.device
+        num_prompts, width = len(prompts), max(map(len, prompts))
+        padded = torch.tensor([[*prompt, *[0] * (width - len(prompt))] for prompt in prompts], device=device)
+        rotation = self.rotation.at(torch.arange(width, device=device), width)
+        rotation = rotation.repeat(num_prompts, *[1] * (rotation.dim() - 1))
+        x_TE = F.embedding(padded.flatten(), self.embedding.weight)
+        cache = []
+        for layer in self.layers:
+            query_key, value = layer.project(x_TE)
+            query_key = self.rotation.apply(query_key, rotation)
+            heads = torch.cat([query_key, value], dim=1).view(num_prompts, width, -1, self.head_dim).transpose(1, 2)
+            query, key, value = torch.split(heads, [self.query_heads, self.key_heads, self.key_heads], dim=1)
+            cache += [key, value]
+            x_TE = layer.finish(x_TE, self._attend_causally(query, key, value))
+        lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
+        last = torch.arange(num_prompts, device=device) * width + lengths - 1
+        logits_UV = self._logits(x_TE.index_select(0, last))
+        stacked = torch.stack(cache)
+        return [
+            PrefilledPrompt(logits_UV[row], (stacked[:, row, :, : len(prompt)],), len(prompt))
+            for row, prompt in enumerate(prompts)
+        ]
+
+    def _attend_causally(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        group = self.query_heads // self.key_heads
+        if group > 1:
+            key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)
+        attended = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=self.scale)
+        return attended.transpose(1, 2).flatten(0, 1).flatten(1)
+
+    def enter(self, prompts: Sequence[PrefilledPrompt]) -> None:
+        """Copy each prompt's keys and values into a row."""
+        self.cache.enter([prompt.cache[0] for prompt in prompts])
+
+    def step(self, tokens_N: torch.Tensor) -> torch.Tensor:
+        """One token for every row."""
+        columns = self.cache.next_columns()
+        rotation = self.rotation.at(self.cache.positions(), self.cache.end)
+        mask = self.cache.mask()
+        x = F.embedding(tokens_N, self.embedding.weight)
+        for index, layer in enumerate(self.layers):
+            query_key, value = layer.project(x)
+            query_key = self.rotation.apply(query_key, rotation)
+            query, key = torch.split(query_key, [self.query_heads, self.key_heads], dim=1)
+            columns.write[2 * index].copy_(key)
+            columns.write[2 * index + 1].copy_(value)
+            attended = self._attend(query, columns.read[2 * index], columns.read[2 * index + 1], mask)
+            x = layer.finish(x, attended)
+        return self._logits(x)
+
+    def _attend(
+        self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
+    ) -> torch.Tensor:
+        # The G queries that share a key head are the rows of one product, so keys are read once and not repeated.
+        grouped = query.reshape(len(query), self.key_heads, -1, self.head_dim)
+        attended = F.scaled_dot_product_attention(grouped, keys, values, attn_mask=mask, scale=self.scale)
+        return attended.flatten(1)
+
+    def _logits(self, x: torch.Tensor) -> torch.Tensor:
+        norm = self.norm
+        normed = F.rms_norm(x, norm.weight.shape, norm.weight, norm.variance_epsilon)
+        return F.linear(normed, self.head.weight, self.head.bias)
+
+    def leave(self, compaction: Compaction) -> None:
+        """Move the last rows into the gaps."""
+        self.cache.leave(compaction)
+
+    def clear(self) -> None:
+        """Forget every row, keeping the memory."""
+        self.cache.clear()
+
+    def free(self) -> None:
+        """Give the cache's memory back, and let go of the fused matrices."""
+        self.cache = self.cache.empty()
+        self.layers = []
+
+    def refresh(self) -> None:
+        """Read again the few weights that are kept as copies."""
+        with torch.no_grad():
+            for layer in self.layers:
+                layer.refresh()

@@ -1,0 +1,148 @@
+"""Dense Llama, Qwen2 and Qwen3 models as plain matrices, for few and large kernel calls per token.
+
+Projections of the same input are fused into one matrix. The module's own parameters become views of it, so no
+weight exists twice, and copying new weights into the module changes what is computed here.
+
+Shapes: T tokens of any rows, E hidden size, Q query heads, H key heads, D head size, h = D / 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+"""Model types computed here, each with the only class whose code was compared."""
+
+ROPE_TYPES = ("default", "linear", "llama3", "yarn")
+"""Rotary embeddings whose frequencies do not change with the length of a text."""
+
+
+def why_not_compact(model: nn.Module) -> str | None:
+    """The reason why this model must be computed by its own code; None where this one does exactly the same."""
+    config: Any = model.config
+    if ARCHITECTURES.get(config.model_type) != type(model).__name__:
+        return f"it is written for {', '.join(ARCHITECTURES.values())}, and the model is a {type(model).__name__}"
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"]) - {"full_attention"}
+    if kinds or getattr(config, "use_sliding_window", False):
+        return f"it has full attention only, and the model has {', '.join(sorted(kinds)) or 'a sliding window'}"
+    if config.hidden_act != "silu":
+        return f"it has the silu activation, and the model has {config.hidden_act}"
+    rope_type = model.get_submodule("model.rotary_emb").rope_type
+    if rope_type not in ROPE_TYPES:
+        return f"it has rotary embeddings of type {', '.join(ROPE_TYPES)}, and the model has {rope_type}"
+    if any(type(module) is not nn.Linear for module in model.modules() if isinstance(module, nn.Linear)):
+        return "it multiplies with plain matrices, and the model has linear layers of another kind"
+    return None
+
+
+@dataclass(frozen=True)
+class Linear:
+    """One projection."""
+
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+    def added_to(self, residual: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """The projection of x plus the residual, which is overwritten."""
+        residual.addmm_(x, self.weight.t())
+        return residual if self.bias is None else residual.add_(self.bias)
+
+
+def fused(*linears: nn.Linear) -> Linear:
+    """Several projections of the same input as one; their parameters become views of it."""
+    sizes = [linear.out_features for linear in linears]
+    weight = _fuse([linear.weight for linear in linears], sizes)
+    biases = [linear.bias for linear in linears if linear.bias is not None]
+    assert len(biases) in (0, len(linears))
+    return Linear(weight, _fuse(biases, sizes) if biases else None)
+
+
+def _fuse(parameters: Sequence[torch.Tensor], sizes: Sequence[int]) -> torch.Tensor:
+    whole = torch.cat([parameter.data for parameter in parameters])
+    for parameter, part in zip(parameters, torch.split(whole, list(sizes))):
+        parameter.data = part
+    return whole
+
+
+class CompactLayer:
+    """The weights of one decoder layer, and what of it needs no other token."""
+
+    def __init__(self, layer: Any, num_query_heads: int, num_key_heads: int, head_dim: int) -> None:
+        attention, mlp = layer.self_attn, layer.mlp
+        self.query_heads, self.key_heads, self.head_dim = num_query_heads, num_key_heads, head_dim
+        self.norm_in, self.norm_out = layer.input_layernorm, layer.post_attention_layernorm
+        self.qkv = fused(attention.q_proj, attention.k_proj, attention.v_proj)
+        self.out = fused(attention.o_proj)
+        self.gate_up = fused(mlp.gate_proj, mlp.up_proj)
+        self.down = fused(mlp.down_proj)
+        self.head_norms = (attention.q_norm, attention.k_norm) if hasattr(attention, "q_norm") else None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read again what is kept as a copy: the head norms, as one weight per query and key head."""
+        self.head_norm: torch.Tensor | None = None
+        if self.head_norms is not None:
+            query_norm, key_norm = self.head_norms
+            weights = [query_norm.weight.expand(self.query_heads, -1), key_norm.weight.expand(self.key_heads, -1)]
+            self.head_norm = torch.cat(weights)
+            self.head_norm_eps = query_norm.variance_epsilon
+
+    def project(self, x_TE: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Queries and keys [T, Q + H, D], not yet rotated, and values [T, H, D]."""
+        norm = self.norm_in
+        normed = F.rms_norm(x_TE, norm.weight.shape, norm.weight, norm.variance_epsilon)
+        heads = self.qkv(normed).view(len(x_TE), -1, self.head_dim)
+        query_key, value = torch.split(heads, [self.query_heads + self.key_heads, self.key_heads], dim=1)
+        if self.head_norm is not None:
+            query_key = F.rms_norm(query_key, (self.head_dim,), None, self.head_norm_eps) * self.head_norm
+        return query_key, value
+
+    def finish(self, x_TE: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+        """The layer's output from its input (overwritten) and what its heads attended to [T, Q * D]."""
+        x_TE = self.out.added_to(x_TE, attended)
+        norm = self.norm_out
+        normed = F.rms_norm(x_TE, norm.weight.shape, norm.weight, norm.variance_epsilon)
+        gate, up = self.gate_up(normed).chunk(2, dim=-1)
+        return self.down.added_to(x_TE, F.silu(gate).mul_(up))
+
+
+class Rotation:
+    """Rotary position embeddings, as transformers computes their frequencies (Su et al. 2021)."""
+
+    def __init__(self, rotary: Any, dtype: torch.dtype, device: torch.device) -> None:
+        self.frequencies = rotary.inv_freq.to(device, torch.float32)
+        self.scaling = rotary.attention_scaling
+        self.dtype = dtype
+        # A complex product is the fastest form on plain processors; other devices may lack it.
+        self.is_complex = dtype is torch.float32 and device.type == "cpu"
+        self.table = self._rows(1)
+
+    def _rows(self, num_positions: int) -> torch.Tensor:
+        positions = torch.arange(num_positions, device=self.frequencies.device, dtype=torch.float32)
+        angles = positions[:, None] * self.frequencies
+        cos, sin = angles.cos() * self.scaling, angles.sin() * self.scaling
+        return torch.complex(cos, sin) if self.is_complex else torch.stack([cos, sin], dim=1).to(self.dtype)
+
+    def at(self, positions: torch.Tensor, limit: int) -> torch.Tensor:
+        """The rotation of each position; all of them are below `limit`."""
+        if limit > len(self.table):
+            self.table = self._rows(2 * limit)
+        return self.table.index_select(0, positions)
+
+    def apply(self, x: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
+        """Rotate heads [T, heads, D]. The order of the D entries may change: queries and keys stay comparable."""
+        first, second = x.chunk(2, dim=-1)
+        if self.is_complex:
+            turned = torch.complex(first, second).mul_(rotation.unsqueeze(1))
+            return torch.view_as_real(turned).flatten(-2)
+        cos, sin = rotation.unsqueeze(2).unbind(1)
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)

@@ -1,0 +1,107 @@
+"""A transformers model for generation: loading, which tokens end a text, and its decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from roll_core.errors import ConfigError, Problem
+from roll_core.inference.compact import CompactDecoder
+from roll_core.inference.compact_model import why_not_compact
+from roll_core.inference.decoder import Decoder
+from roll_core.inference.hf_config import CONFIG_PATH, HfInferConfig
+from roll_core.inference.transformers_decoder import TransformersDecoder, why_not_transformers
+from roll_core.training.model_args import attention_of, dtype_of
+
+if TYPE_CHECKING:
+    from roll_core.config.schema import WorkerConfig
+    from roll_core.platforms import Platform
+
+
+class HfModel:
+    """The model of a role, on a device, in evaluation mode. `choice` says which decoder computes it, and why."""
+
+    def __init__(self, role: WorkerConfig, platform: Platform, settings: HfInferConfig) -> None:
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        arguments = role.model_args
+        if arguments.model_name_or_path is None:
+            raise ConfigError([Problem("model_args.model_name_or_path", "hf_infer needs a model folder")])
+        self.path = arguments.model_name_or_path
+        self.device = platform.device(0)
+        options: dict[str, Any] = {
+            "dtype": dtype_of(arguments.dtype),
+            "attn_implementation": attention_of(role, platform),
+        }
+        config = AutoConfig.from_pretrained(self.path, **arguments.model_config_kwargs)
+        if settings.load_format == "dummy":
+            model = AutoModelForCausalLM.from_config(config, **options)
+        else:
+            model = AutoModelForCausalLM.from_pretrained(self.path, config=config, **options)
+        self.module: nn.Module = model.to(self.device).eval().requires_grad_(False)
+        self.is_compact, self.choice = _choose(self.module, settings.decoder)
+
+    @property
+    def max_length(self) -> int | None:
+        """The longest text the model was built for, in tokens."""
+        config: Any = self.module.config
+        return getattr(config.get_text_config(), "max_position_embeddings", None)
+
+    @cached_property
+    def eos_ids(self) -> tuple[int, ...]:
+        """Tokens that end a text: of the generation config (else of the model's), and the tokenizer's own."""
+        from transformers import GenerationConfig
+
+        path = Path(self.path)
+        given = None
+        if (path / "generation_config.json").is_file():
+            given = GenerationConfig.from_pretrained(self.path).eos_token_id
+        if given is None:
+            config: Any = self.module.config
+            given = getattr(config.get_text_config(), "eos_token_id", None)
+        found = set(given if isinstance(given, list) else [] if given is None else [given])
+        if (path / "tokenizer_config.json").is_file() and self.tokenizer().eos_token_id is not None:
+            found.add(self.tokenizer().eos_token_id)
+        return tuple(sorted(found))
+
+    @cached_property
+    def tokenizer(self) -> Callable[[], Any]:
+        """Gives the tokenizer of the model's folder, loaded when it is first asked for."""
+        loaded: list[Any] = []
+
+        def load() -> Any:
+            from transformers import AutoTokenizer
+
+            if not loaded:
+                loaded.append(AutoTokenizer.from_pretrained(self.path))
+            return loaded[0]
+
+        return load
+
+    def decoder(self) -> Decoder:
+        """A new decoder of the kind chosen."""
+        return CompactDecoder(self.module) if self.is_compact else TransformersDecoder(self.module)
+
+
+def _choose(model: nn.Module, asked: str) -> tuple[bool, str]:
+    """Whether the compact decoder computes the model, and a line that says so and why.
+
+    Raises:
+        ConfigError: the decoder that is asked for cannot compute this model.
+    """
+    name, against_compact = type(model).__name__, why_not_compact(model)
+    if asked == "compact" and against_compact is not None:
+        rule = f"the compact decoder does not fit: {against_compact}"
+        raise ConfigError([Problem(f"{CONFIG_PATH}.decoder", rule, "compact", "auto or transformers")])
+    if asked != "transformers" and against_compact is None:
+        return True, f"{name} is computed by the compact decoder"
+    against_transformers = why_not_transformers(model)
+    if against_transformers is not None:
+        hint = "another inference strategy, such as vllm"
+        raise ConfigError([Problem("strategy_args.strategy_name", against_transformers, "hf_infer", hint)])
+    reason = f"; not by the compact one: {against_compact}" if asked == "auto" else ""
+    return False, f"{name} is computed by the transformers decoder{reason}"
