@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -13,6 +13,8 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from roll_core.context import WorkerContext
 from roll_core.platforms.base import Platform
 from roll_core.training.base import Tally
+
+T = TypeVar("T")
 
 
 def join(platform: Platform, context: WorkerContext) -> bool:
@@ -76,14 +78,19 @@ def largest(number: int) -> int:
     return int(value)
 
 
+def gather(value: T) -> list[T]:
+    """A picklable value of every rank, in the order of the ranks."""
+    if dist.get_world_size() == 1:
+        return [value]
+    gathered: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(gathered, value)
+    return gathered
+
+
 def add_up(tallies: Mapping[str, Tally]) -> dict[str, Tally]:
     """The tallies of all ranks added in the order of the ranks; a rank may lack a name."""
-    if dist.get_world_size() == 1:
-        return dict(tallies)
-    gathered: list[dict[str, Tally] | None] = [None] * dist.get_world_size()
-    dist.all_gather_object(gathered, dict(tallies))
     total: dict[str, Tally] = {}
-    for of_rank in gathered:
-        for name, tally in (of_rank or {}).items():
+    for of_rank in gather(dict(tallies)):
+        for name, tally in of_rank.items():
             total[name] = total[name] + tally if name in total else tally
     return total

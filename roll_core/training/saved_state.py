@@ -13,6 +13,7 @@ import logging
 import random
 from collections import defaultdict
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadat
 from roll_core.errors import CheckpointError
 from roll_core.platforms.base import Platform
 from roll_core.training.optim import Optimizer
+from roll_core.training.process_group import gather
 from roll_core.training.sharded_model import ShardedModel
 
 logger = logging.getLogger(__name__)
@@ -51,20 +53,30 @@ def load(path: Path, model: ShardedModel, optimizer: Optimizer | None, platform:
         CheckpointError: a file is missing or cut short, or a tensor is missing, of another shape or another dtype.
     """
     folder = path / "dcp"
-    facts = _facts(folder)
     wanted = tensors(model, optimizer)
-    check(folder, wanted)
-    if optimizer is not None and facts["schedule"] is None:
-        raise CheckpointError(
-            f"{folder} was written by a role without an optimiser; it cannot be trained on from there"
-        )
+    problem: CheckpointError | None = None
+    try:
+        facts = _facts(folder)
+        if optimizer is not None and facts["schedule"] is None:
+            raise CheckpointError(
+                f"{folder} was saved by a role without an optimiser; it holds nothing to train on from"
+            )
+        check(folder, wanted)
+        random_state = _read_random_state(folder)
+    except CheckpointError as error:
+        problem = error
+    # A rank that finds a file of its own damaged must not leave the others waiting for it.
+    for text in gather("" if problem is None else str(problem)):
+        if text:
+            raise problem or CheckpointError(text)
     try:
         state_dict_loader.load(wanted, checkpoint_id=folder)
     except CheckpointException as error:
         raise CheckpointError(f"{folder} cannot be read: {error}") from error
     if optimizer is not None:
         _restore_schedule(optimizer, facts["schedule"])
-    _restore_random_state(folder, platform)
+    if random_state is not None:
+        _restore_random_state(random_state, folder, platform)
 
 
 def tensors(model: ShardedModel, optimizer: Optimizer | None) -> dict[str, torch.Tensor]:
@@ -112,7 +124,7 @@ def _listing(folder: Path) -> Metadata:
         raise CheckpointError(f"{folder} has no .metadata: it was never finished, or is no checkpoint to train on from")
     try:
         return FileSystemReader(folder).read_metadata()
-    except (EOFError, ValueError, AttributeError, ImportError, IndexError, KeyError) as error:
+    except (EOFError, ValueError, AttributeError, ImportError, IndexError, KeyError, UnpicklingError) as error:
         raise CheckpointError(f"{folder / '.metadata'} cannot be read: {error}") from error
 
 
@@ -149,17 +161,21 @@ def _random_state(platform: Platform) -> dict[str, Any]:
     }
 
 
-def _restore_random_state(folder: Path, platform: Platform) -> None:
+def _read_random_state(folder: Path) -> dict[str, Any] | None:
     file = folder / f"rng-{dist.get_rank()}.pt"
     if not file.is_file():
         logger.warning(
             "%s was saved by fewer ranks: rank %d goes on with a fresh random state", folder, dist.get_rank()
         )
-        return
+        return None
     try:
-        state = torch.load(file, weights_only=True)
-    except (RuntimeError, EOFError, ValueError) as error:
+        state: dict[str, Any] = torch.load(file, weights_only=True)
+    except (RuntimeError, EOFError, ValueError, UnpicklingError) as error:
         raise CheckpointError(f"{file} cannot be read: {error}") from error
+    return state
+
+
+def _restore_random_state(state: dict[str, Any], folder: Path, platform: Platform) -> None:
     random.setstate(state["python"])
     kind, keys, *numbers = state["numpy"]
     np.random.set_state((kind, keys.numpy().astype(np.uint32), *numbers))

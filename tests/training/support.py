@@ -26,12 +26,12 @@ VOCABULARY = 61
 SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 61}
 
 
-def write_model(folder: Path, *, tied: bool = False, family: str = "qwen3") -> Path:
+def write_model(folder: Path, *, tied: bool = False, family: str = "qwen3", **changes: Any) -> Path:
     """A random model in Hugging Face format, larger in scale than usual so that its log-probabilities differ."""
     torch.manual_seed(7)
     config_class = {"qwen3": Qwen3Config, "llama": LlamaConfig}[family]
     config = config_class(
-        **SIZES,
+        **(SIZES | changes),
         num_key_value_heads=2,
         head_dim=16,
         tie_word_embeddings=tied,
@@ -45,7 +45,9 @@ def write_model(folder: Path, *, tied: bool = False, family: str = "qwen3") -> P
     return folder
 
 
-def role(model: Path, *, name: str = "actor_train", strategy: dict[str, Any] | None = None, **keys: Any) -> WorkerConfig:
+def role(
+    model: Path, *, name: str = "actor_train", strategy: dict[str, Any] | None = None, **keys: Any
+) -> WorkerConfig:
     """A role's config in float32; nested keys may be given as `training_args={...}`."""
     model_args = {
         "model_name_or_path": str(model),
@@ -145,7 +147,9 @@ class SquaredValueLoss:
     def __call__(self, micro: MicroBatch) -> tuple[torch.Tensor, dict[str, Tally]]:
         assert micro.values is not None and micro.log_probs is None
         error = (micro.values - micro.columns["returns"])[micro.response_mask]
-        return 0.5 * error.square().sum() / self.num_tokens, {"value": Tally(float(error.detach().sum()), error.numel())}
+        return 0.5 * error.square().sum() / self.num_tokens, {
+            "value": Tally(float(error.detach().sum()), error.numel())
+        }
 
 
 def gradients(strategy: Fsdp2Strategy, rows: DataProto, loss: Any) -> dict[str, torch.Tensor]:

@@ -10,7 +10,16 @@ from transformers import AutoModelForCausalLM
 from roll_core.data import DataProto
 from roll_core.training import TrainPlan
 from tests.training import rank_jobs as jobs
-from tests.training.support import advantage_loss, batch, distance, gradients, role, run_ranks, strategy_for, write_model
+from tests.training.support import (
+    advantage_loss,
+    batch,
+    distance,
+    gradients,
+    role,
+    run_ranks,
+    strategy_for,
+    write_model,
+)
 
 ROWS = 7
 STEPS = 3
@@ -123,9 +132,7 @@ def test_bf16_computes_nearly_the_same_and_sends_bf16(two: dict[str, list[Any]])
     assert {tensor.dtype for tensor in two["steps, bf16"][0][1].values()} == {torch.bfloat16}
 
 
-def test_a_critic_over_two_ranks_has_the_values_of_one(
-    two: dict[str, list[Any]], model: Path, rows: DataProto
-) -> None:
+def test_a_critic_over_two_ranks_has_the_values_of_one(two: dict[str, list[Any]], model: Path, rows: DataProto) -> None:
     expected = jobs.critic_values(0, 1, model, rows, [ROWS])
     torch.testing.assert_close(torch.cat(two["critic"]), expected, rtol=0, atol=1e-5)
     assert float(expected.abs().max()) > 0.1
