@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -52,7 +53,11 @@ def _planned(reading: Reading, request: object) -> Plan | None:
         return None
     assert isinstance(request, Request)
     earlier = [*reading.problems, *reading.rule_problems()]
-    return make_plan(reading.config, load_plugins(), reading.pipeline, earlier, request)
+    plan = make_plan(reading.config, load_plugins(), reading.pipeline, earlier, request)
+    known = set(map(id, earlier))
+    found = [problem for problem in plan.problems if id(problem) not in known]
+    rules = [problem for problem in plan.problems if id(problem) in known and problem not in reading.problems]
+    return replace(plan, problems=(*reading.problems, *reading.sound(found), *rules))
 
 
 def _as_data(reading: Reading, plan: Plan | None, problems: list[Problem]) -> dict[str, object]:

@@ -51,6 +51,7 @@ def _print_plan(console: Console, plan: Plan) -> None:
         _line(console, line)
     if plan.roles:
         console.print(_roles_table(plan))
+    if any(role.environment for role in plan.roles):
         console.print(_environment_table(plan))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,10 +40,12 @@ class Reading:
 
     def rule_problems(self) -> list[Problem]:
         """Problems between keys; without those that rest on a value which could not be read."""
-        if self.config is None:
-            return []
-        found = problems_of(self.config)
-        return [one for one in found if not any(name in f"{one.path} {one.rule}" for name in self.suspect)]
+        return [] if self.config is None else self.sound(problems_of(self.config))
+
+    def sound(self, problems: Sequence[Problem]) -> list[Problem]:
+        """Those of the problems that do not rest on a value which could not be read."""
+        words = [re.compile(rf"\b{re.escape(name)}\b") for name in self.suspect]
+        return [one for one in problems if not any(word.search(f"{one.path} {one.rule}") for word in words)]
 
 
 @overload
@@ -130,7 +134,12 @@ def _compose(path: Path, choices: list[str]) -> DictConfig:
     previous = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(version_base="1.3", config_dir=str(path.parent), job_name="roll"):
+        with (
+            warnings.catch_warnings(),
+            initialize_config_dir(version_base="1.3", config_dir=str(path.parent), job_name="roll"),
+        ):
+            # Published configs have no `_self_`; hydra then lets the file win over what it includes, which is meant.
+            warnings.filterwarnings("ignore", message=".*missing `_self_`.*")
             composed = compose(config_name=path.name, overrides=choices)
     except HydraException as error:
         raise ConfigError([_hydra_problem(error)], str(path)) from error
@@ -152,7 +161,10 @@ def _hydra_problem(error: Exception) -> Problem:
 
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     if isinstance(error, MissingConfigException):
-        return Problem("defaults", "includes a file that is not there: " + " ".join(lines[:2]), error.missing_cfg_file)
+        hint = "a path relative to this file, without its ending"
+        return Problem("defaults", "includes a file that is not there", error.missing_cfg_file, hint)
+    if "must be a DictConfig" in lines[0]:
+        return Problem("", "must be a mapping of keys to values, it holds a list")
     return Problem("", "cannot be put together: " + " ".join(lines[:3]))
 
 

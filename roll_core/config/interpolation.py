@@ -66,14 +66,16 @@ def _value(node: DictConfig | ListConfig, key: Any, path: str, problems: list[Pr
 def _broken(node: DictConfig | ListConfig, key: Any, path: str, error: Exception, names: list[str]) -> Problem:
     raw = node._get_node(key)
     text = str(raw._value()) if raw is not None and hasattr(raw, "_value") else ""
-    if isinstance(error, RecursionError):
+    if isinstance(error, RecursionError) or "Recursive interpolation" in str(error):
         return Problem(path, f"{text} refers to itself", None, "break the circle")
     missing = next((one for one in _REFERENCE.findall(text) if one.lstrip(".") not in names), "")
-    close = difflib.get_close_matches(missing, names, n=1, cutoff=0.6) if missing else []
+    others = [name for name in names if name != path]
+    close = difflib.get_close_matches(missing, others, n=1, cutoff=0.6) if missing else []
     if missing:
         hint = f"did you mean ${{{close[0]}}}?" if close else f"define {missing}, or write the value itself"
         return Problem(path, f"refers to ${{{missing}}}, which is not in this config", text, hint)
-    reason = str(error).strip().splitlines()[0]
+    first = str(error).strip().splitlines()[0]
+    reason = first.rpartition("while resolving interpolation: ")[2].strip('"')
     return Problem(path, f"cannot be worked out: {reason}", text)
 
 

@@ -17,7 +17,7 @@ from roll_core.plugins import Registry, same_name
 from roll_core.resolve import Resolved, ResolvedPlatform, resolve_backend, resolve_platform
 
 _OTHER_KIND: dict[Kind, Kind] = {"train": "infer", "infer": "train"}
-_DEFAULT_STRATEGY: dict[Kind, str] = {"train": "fsdp2_train", "infer": "vllm"}
+_DEFAULT_STRATEGY: dict[Kind, str] = {"train": "fsdp2_train", "infer": ""}
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,9 @@ def resolve_config(
     for path, role in started_roles(config).items():
         kind = kind_of_role(path)
         asked = role.strategy_name or _DEFAULT_STRATEGY[kind]
+        if not asked:
+            problems += _nothing_asked(config, registry, path)
+            continue
         try:
             strategies[path] = resolve_backend(registry, kind, asked, name)
         except PluginError as error:
@@ -100,6 +103,13 @@ def platform_of(resolved: ResolvedPlatform) -> Platform | Problem:
 def _planned(registry: Registry, name: str) -> ResolvedPlatform:
     resolved = resolve_backend(registry, "platform", name)
     return ResolvedPlatform(resolved.backend.name, "config", ("asked for by --platform",), resolved)
+
+
+def _nothing_asked(config: BaseConfig, registry: Registry, path: str) -> Iterator[Problem]:
+    """An engine has no default; a section that is missing altogether is reported by a rule."""
+    if path in config.model_fields_set:
+        offered = dict.fromkeys(backend.name for _, backend in registry.offers("infer"))
+        yield Problem(f"{path}.strategy_args.strategy_name", "must be given", None, f"one of: {', '.join(offered)}")
 
 
 def _strategy_problem(

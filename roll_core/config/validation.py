@@ -106,7 +106,7 @@ def _sentence(detail: Any) -> str:
         return f"must be one of: {str(context['expected']).replace(' or ', ', ').replace(chr(39), '')}"
     if kind in _BOUNDS:
         name, sentence = _BOUNDS[kind]
-        return sentence.format(context[name])
+        return sentence.format(f"{context[name]:g}")
     return _SENTENCES.get(kind) or str(detail["msg"])
 
 
