@@ -150,6 +150,8 @@ def _report(call: Call, error: BaseException) -> NoReturn:
     who = f"{call.worker.context.role} rank {call.worker.context.rank}"
     during = "" if call.method == "watch" else f"\n  during: {call.method}"
     where = f"\n  log: {call.worker.log_file}{_tail(call.worker.log_file)}"
+    if _is_death(error) and "error raised in its creation task" in str(error):
+        raise RollError(f"{who} could not start{where}\n{COLOUR.sub('', str(error))}") from error
     if _is_death(error):
         raise WorkerDied(f"{who} died{during}\n  cause: {_cause(error)}{where}") from error
     if isinstance(error, RayTaskError) and isinstance(error.cause, RollError):
