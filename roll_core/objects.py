@@ -184,7 +184,7 @@ def _import_dotted(dotted: str, spec: str, kind: str) -> Any:
 
 
 def _load_file(path: Path, spec: str, kind: str) -> ModuleType:
-    # The name depends on the path alone: a class pickled in one process is found by another that resolved the same spec.
+    # The name depends on the path alone, so a class pickled here is found by a process that resolved the same spec.
     digest = hashlib.sha256(str(path).encode()).hexdigest()[:12]
     name = f"roll_file_{digest}_{path.stem}" if path.stem.isidentifier() else f"roll_file_{digest}"
     if name in sys.modules:

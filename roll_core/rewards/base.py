@@ -60,9 +60,10 @@ class Reward(ABC):
         """Import and load what scoring needs, so that no sample's deadline pays for it."""
 
     def quick_score(self, sample: RewardSample) -> Score | None:
-        """The score where it can be told at once, else None. Built-in rewards only: it runs outside the child processes.
+        """The score where it can be told at once, else None.
 
-        What it costs must be bounded for every input, and it must agree with `score`.
+        Called for built-in rewards only, because it runs outside the child processes: what it costs must be bounded
+        for every input. It must agree with `score`.
         """
         return None
 

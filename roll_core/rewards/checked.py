@@ -22,7 +22,7 @@ def score_checked(reward: Reward, name: str, sample: RewardSample) -> Score:
 
 
 def checked_score(returned: object, name: str) -> Score:
-    """What a reward returned, as a score: a `Score` or a number in [0, 1]. Anything else is a score with status ERROR."""
+    """What a reward returned, as a score. Anything but a `Score` or a number in [0, 1] gets status ERROR."""
     if isinstance(returned, Score):
         problem = _score_problem(returned)
         if problem:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from roll_core.errors import RollError, WorkerDied
@@ -100,7 +101,7 @@ class Nursery:
         self._stop()
         ours, theirs = socket.socketpair()
         # The child must find what this process finds, also where sys.path was changed after start-up.
-        paths = [path or os.getcwd() for path in sys.path]
+        paths = [path or str(Path.cwd()) for path in sys.path]
         self._process = subprocess.Popen(
             [sys.executable, "-u", "-c", _ENTRY, str(theirs.fileno())],
             stdin=subprocess.DEVNULL,

@@ -152,7 +152,7 @@ class RewardPool:
             self._changed.notify_all()
 
     def _end(self, child: Child) -> str:
-        """Kill a borrowed child; how it ended, in words. Its place stays borrowed, for a replacement or `_give_back`."""
+        """Kill a borrowed child; how it ended, in words. Its place stays borrowed until `_give_back`."""
         status = self._nursery.end(child)
         return describe_exit(None if status is None else os.waitstatus_to_exitcode(status))
 

@@ -1,0 +1,366 @@
+r"""Whether an answer means the same as the reference.
+
+`quick_verdict` decides what needs no computer algebra, at a bounded cost. `verdict` decides the rest with sympy and may
+take forever on hostile input, so it runs in a process that can be killed.
+
+Choices where mathematics alone does not decide:
+
+- A percentage and a bare number are equal if the number is the proportion (25% and 0.25), or is above 1 and is the
+  percentage without its sign (25% and 25).
+- A unit, a currency sign or `x =` on one side only is ignored. Units on both sides must agree.
+- A list without brackets equals a set with the same elements, and a tuple with the same elements in the same order. A set
+  and a tuple differ. `[1,2]` and `(1,2)` differ.
+- An inequality in one variable equals the interval of its solutions.
+- A decimal equals a number that no finite decimal is equal to (1/3, pi) if it agrees with it to all its digits and has at
+  least six. Two decimals must be exactly equal.
+- Letters and words are compared without regard to case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+from roll_core.rewards.mathematics import exact, units
+from roll_core.rewards.mathematics.notation import clean
+from roll_core.rewards.mathematics.structure import (
+    Items,
+    Matrix,
+    Node,
+    Relation,
+    Scalar,
+    SetOperation,
+    Word,
+    read,
+    readings,
+)
+
+# Nobody's final answer is longer; a parser given more would take minutes.
+MAX_CHARACTERS = 2000
+_MAX_ITEMS = 60
+_CHOICE = re.compile(r"\(?([A-Ja-j])\)?")
+_CHOICE_WITH_TEXT = re.compile(r"\(?([A-Ja-j])(?:\)|[.:](?=[ \\])) ?(.+)", re.DOTALL)
+_BASE_NUMERAL = re.compile(r"(?P<digits>[0-9A-Za-z]+)_\{(?P<base>\d{1,2})\}")
+
+
+class NeedsAlgebra(Exception):
+    """The quick rules do not decide this comparison."""
+
+
+class CannotCompare(Exception):
+    """Both sides can be read, but nothing here can tell whether they are equal."""
+
+
+class UnreadableAnswer(Exception):
+    """The answer is not mathematics that can be read."""
+
+
+class UnreadableReference(Exception):
+    """The reference is not mathematics that can be read."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """An expression as text, times an exact factor."""
+
+    text: str
+    factor: Fraction = Fraction(1)
+
+
+class Algebra(Protocol):
+    """What comparisons need beyond exact numbers and structure. The first argument is always the reference."""
+
+    def same_expression(self, reference: Quantity, answer: Quantity) -> bool: ...
+
+    def same_equation(self, reference: Relation, answer: Relation) -> bool: ...
+
+    def same_set(self, reference: Node, answer: Node) -> bool: ...
+
+
+class _NoAlgebra:
+    def same_expression(self, reference: Quantity, answer: Quantity) -> bool:
+        raise NeedsAlgebra
+
+    def same_equation(self, reference: Relation, answer: Relation) -> bool:
+        raise NeedsAlgebra
+
+    def same_set(self, reference: Node, answer: Node) -> bool:
+        raise NeedsAlgebra
+
+
+def quick_verdict(reference: str, answer: str) -> bool | None:
+    """Whether an answer is right, or None where that takes algebra to tell."""
+    try:
+        is_right = _verdict(reference, answer, _NoAlgebra())
+    except NeedsAlgebra:
+        return None
+    # Against a reference that nobody can read, no answer is wrong.
+    return is_right if is_right or any(_is_plain(node) for node in readings(clean(reference))) else None
+
+
+def verdict(reference: str, answer: str) -> bool:
+    """Whether an answer is right.
+
+    Raises:
+        UnreadableAnswer, UnreadableReference, CannotCompare: there is no verdict, for the reason the message says.
+    """
+    # sympy and the LaTeX parser take a second to import, and most answers never need them.
+    from roll_core.rewards.mathematics.symbolic import SympyAlgebra, can_read
+
+    unreadable = [can_read(node) for node in readings(clean(reference))]
+    if all(unreadable):
+        raise UnreadableReference(f"the reference cannot be read: {unreadable[0]}")
+    return _verdict(reference, answer, SympyAlgebra())
+
+
+def _verdict(reference: str, answer: str, algebra: Algebra) -> bool:
+    if reference.strip() == answer.strip():
+        return True
+    if len(answer) > MAX_CHARACTERS:
+        raise UnreadableAnswer(f"the boxed answer has more than {MAX_CHARACTERS} characters")
+    reference, answer = clean(reference), clean(answer)
+    if _folded(reference) == _folded(answer):
+        return True
+    choice = _CHOICE.fullmatch(reference)
+    chosen = _CHOICE_WITH_TEXT.fullmatch(answer)
+    if chosen and choice:
+        return chosen.group(1).lower() == choice.group(1).lower()
+    if chosen and answer.startswith("("):
+        answer = chosen.group(2)
+    unsure: Exception | None = None
+    for expected in readings(reference):
+        for given in readings(answer):
+            try:
+                if _same(expected, given, algebra):
+                    return True
+            except (NeedsAlgebra, UnreadableAnswer, CannotCompare) as error:
+                unsure = error
+    if unsure is not None:
+        raise unsure
+    return False
+
+
+def _is_plain(node: Node) -> bool:
+    """Whether a node can be read without an algebra system."""
+    if isinstance(node, Scalar):
+        value = units.split_unit(node.text)[0].removesuffix("%").strip()
+        is_symbol = re.fullmatch(r"[A-Za-z]|-?\\infty", value) is not None
+        return is_symbol or exact.exact_value(value) is not None or _BASE_NUMERAL.fullmatch(value) is not None
+    return isinstance(node, Word) or (isinstance(node, Items) and all(_is_plain(item) for item in node.items))
+
+
+def _folded(text: str) -> str:
+    # Spaces between digits count: 2 1/2 is not 21/2. Case counts in LaTeX commands: \Delta is not \delta.
+    text = re.sub(r"(?<!\d) | (?!\d)", "", text)
+    return text if "\\" in text else text.lower()
+
+
+def _same(reference: Node, answer: Node, algebra: Algebra) -> bool:
+    if reference == answer:
+        return True
+    if isinstance(reference, Relation) and isinstance(answer, Relation):
+        return _same_relation(reference, answer, algebra)
+    if isinstance(reference, Relation) and reference.is_equation:
+        value = _stated_value(reference)
+        return value is not None and _same(value, answer, algebra)
+    if isinstance(answer, Relation) and answer.is_equation:
+        value = _stated_value(answer)
+        return value is not None and _same(reference, value, algebra)
+    if any(_is_region(node) for node in (reference, answer)):
+        return all(_may_be_region(node) for node in (reference, answer)) and algebra.same_set(reference, answer)
+    if isinstance(reference, Items) and isinstance(answer, Items):
+        return _same_items(reference, answer, algebra)
+    if isinstance(reference, Items) or isinstance(answer, Items):
+        return _same_single(reference, answer, algebra)
+    if isinstance(reference, Matrix) or isinstance(answer, Matrix):
+        return _same_matrix(reference, answer, algebra)
+    if isinstance(reference, Scalar) and isinstance(answer, Scalar):
+        return _same_scalar(reference.text, answer.text, algebra)
+    return False
+
+
+def _is_region(node: Node) -> bool:
+    """Whether a node is a set of reals given by a condition or by set operations."""
+    if isinstance(node, Items):
+        return any(_is_region(item) for item in node.items)
+    return isinstance(node, SetOperation) or (isinstance(node, Relation) and not node.is_equation)
+
+
+def _may_be_region(node: Node) -> bool:
+    if isinstance(node, Items):
+        return not node.is_bracketed or len(node.items) == 2
+    return not isinstance(node, Word | Matrix)
+
+
+def _same_items(reference: Items, answer: Items, algebra: Algebra) -> bool:
+    if reference.is_bracketed and answer.is_bracketed:
+        # With two entries the brackets say open or closed; with more they are decoration.
+        is_open = [(items.left, items.right) for items in (reference, answer)]
+        if len(reference.items) == 2 and is_open[0] != is_open[1]:
+            return False
+        return _same_sequence(reference.items, answer.items, algebra)
+    if reference.is_bracketed or answer.is_bracketed:
+        bracketed, other = (reference, answer) if reference.is_bracketed else (answer, reference)
+        if other.is_set or (bracketed.left, bracketed.right) != ("(", ")"):
+            return False
+        return _same_sequence(reference.items, answer.items, algebra)
+    expected, given = list(reference.items), list(answer.items)
+    if reference.is_set or answer.is_set:
+        expected, given = _distinct(expected, algebra), _distinct(given, algebra)
+    return _same_collection(expected, given, algebra)
+
+
+def _same_sequence(reference: Sequence[Node], answer: Sequence[Node], algebra: Algebra) -> bool:
+    if len(reference) != len(answer):
+        return False
+    return all(_same(expected, given, algebra) for expected, given in zip(reference, answer))
+
+
+def _same_collection(reference: list[Node], answer: list[Node], algebra: Algebra) -> bool:
+    if len(reference) != len(answer):
+        return False
+    if len(reference) > _MAX_ITEMS:
+        return _same_sequence(reference, answer, algebra)
+    remaining = list(answer)
+    for expected in reference:
+        match = next((index for index, given in enumerate(remaining) if _same(expected, given, algebra)), None)
+        if match is None:
+            return False
+        del remaining[match]
+    return True
+
+
+def _distinct(items: list[Node], algebra: Algebra) -> list[Node]:
+    if len(items) > _MAX_ITEMS:
+        return items
+    kept: list[Node] = []
+    for item in items:
+        if not any(_same(other, item, algebra) for other in kept):
+            kept.append(item)
+    return kept
+
+
+def _same_single(reference: Node, answer: Node, algebra: Algebra) -> bool:
+    """A set or list of one element equals the element."""
+    for items in (reference, answer):
+        if isinstance(items, Items) and (items.is_bracketed or len(items.items) != 1):
+            return False
+    expected = reference.items[0] if isinstance(reference, Items) else reference
+    given = answer.items[0] if isinstance(answer, Items) else answer
+    return _same(expected, given, algebra)
+
+
+def _same_matrix(reference: Node, answer: Node, algebra: Algebra) -> bool:
+    if not isinstance(reference, Matrix) or not isinstance(answer, Matrix) or len(reference.rows) != len(answer.rows):
+        return False
+    return all(_same_sequence(expected, given, algebra) for expected, given in zip(reference.rows, answer.rows))
+
+
+def _same_relation(reference: Relation, answer: Relation, algebra: Algebra) -> bool:
+    if not (reference.is_equation and answer.is_equation):
+        return not (reference.is_equation or answer.is_equation) and algebra.same_set(reference, answer)
+    names = [_folded(relation.sides[0]) for relation in (reference, answer)]
+    if names[0] == names[1] and _names_a_quantity(reference.sides[0]):
+        return _same(read(reference.sides[-1]), read(answer.sides[-1]), algebra)
+    return algebra.same_equation(reference, answer)
+
+
+def _stated_value(equation: Relation) -> Node | None:
+    """The value that an equation states for what it names, or None if it has to be solved for one."""
+    first, last = equation.sides[0], equation.sides[-1]
+    if _names_a_quantity(first):
+        return read(last)
+    if len(equation.sides) == 2 and re.fullmatch(r"[A-Za-z](?:_\{\w+\})?", last):
+        return read(first)
+    numbers = [exact.exact_value(side) for side in equation.sides]
+    # A chain of numbers (6 \cdot 7 = 42) states its value if it is true.
+    return read(last) if None not in numbers and len(set(numbers)) == 1 else None
+
+
+def _names_a_quantity(side: str) -> bool:
+    # x, a_1, f(2), AB, |AB|, a+b, \text{Area}: letters without numbers. 2x+4y and x^2 are no names: 2x=10 is not "10".
+    side = re.sub(r"\\text ?\{[^{}]*\}", "A", side)
+    side = re.sub(r"_ ?\{[^{}]*\}|(?<=[A-Za-z}]) ?\([^()]*\)", "", side)
+    return re.search(r"[A-Za-z]", side) is not None and re.search(r"\d|\\sqrt|\\infty|\\pi", side) is None
+
+
+def _same_scalar(reference: str, answer: str, algebra: Algebra) -> bool:
+    if _folded(reference) == _folded(answer):
+        return True
+    if re.fullmatch("[A-Za-z]", reference) and re.fullmatch("[A-Za-z]", answer):
+        return reference.lower() == answer.lower()
+    expected, given = _BASE_NUMERAL.fullmatch(reference), _BASE_NUMERAL.fullmatch(answer)
+    if expected or given:
+        return _same_numeral(expected, given, reference, answer)
+    return any(
+        _same_quantity(left, right, algebra)
+        for left, right in _quantities(*units.split_unit(reference), *units.split_unit(answer))
+    )
+
+
+def _same_numeral(expected: re.Match[str] | None, given: re.Match[str] | None, reference: str, answer: str) -> bool:
+    """Numerals with a base. Beside one, a bare number may be its digits (the question names the base) or its value."""
+    if expected and given:
+        values = [_numeral_value(expected), _numeral_value(given)]
+        return values[0] is not None and values[0] == values[1]
+    numeral, bare = (expected, answer) if expected else (given, reference)
+    if numeral is None:
+        return False
+    value = _numeral_value(numeral)
+    return bare.lower() == numeral["digits"].lower() or (value is not None and exact.exact_value(bare) == value)
+
+
+def _numeral_value(numeral: re.Match[str]) -> int | None:
+    base = int(numeral["base"])
+    try:
+        return int(numeral["digits"], base) if 2 <= base <= 36 else None
+    except ValueError:
+        return None
+
+
+def _quantities(
+    reference: str, reference_unit: units.Unit, answer: str, answer_unit: units.Unit
+) -> list[tuple[Quantity, Quantity]]:
+    """Pairs of which one must be equal for the two values to be equal."""
+    if reference_unit.dimensions and answer_unit.dimensions:
+        if reference_unit.dimensions != answer_unit.dimensions:
+            return []
+        return [(Quantity(reference, reference_unit.size), Quantity(answer, answer_unit.size))]
+    if reference_unit == units.DEGREE and "\\pi" in answer:
+        return [(Quantity(rf"({reference})\cdot \pi", Fraction(1, 180)), Quantity(answer))]
+    if answer_unit == units.DEGREE and "\\pi" in reference:
+        return [(Quantity(reference), Quantity(rf"({answer})\cdot \pi", Fraction(1, 180)))]
+    is_percent = [text.endswith("%") for text in (reference, answer)]
+    reference, answer = reference.removesuffix("%").strip(), answer.removesuffix("%").strip()
+    if is_percent[0] == is_percent[1]:
+        return [(Quantity(reference), Quantity(answer))]
+    hundredth = Fraction(1, 100)
+    pairs = [(Quantity(reference, hundredth if is_percent[0] else Fraction(1)),
+              Quantity(answer, hundredth if is_percent[1] else Fraction(1)))]  # fmt: skip
+    bare = exact.exact_value(answer if is_percent[0] else reference)
+    if bare is not None and abs(bare) > 1:
+        pairs.append((Quantity(reference), Quantity(answer)))
+    return pairs
+
+
+def _same_quantity(reference: Quantity, answer: Quantity, algebra: Algebra) -> bool:
+    expected, given = exact.exact_value(reference.text), exact.exact_value(answer.text)
+    if expected is None or given is None:
+        if _folded(reference.text) == _folded(answer.text):
+            return reference.factor == answer.factor
+        return algebra.same_expression(reference, answer)
+    expected, given = expected * reference.factor, given * answer.factor
+    if expected == given:
+        return True
+    return is_rounded(reference, given) or is_rounded(answer, expected)
+
+
+def is_rounded(quantity: Quantity, value: Fraction) -> bool:
+    """Whether a quantity is written as a decimal that is the rounding of a value which has no finite decimals."""
+    decimal = exact.as_decimal(quantity.text)
+    if decimal is None or exact.has_finite_decimals(value):
+        return False
+    return exact.is_rounding_of(decimal, value / quantity.factor)

@@ -1,0 +1,256 @@
+r"""The outer shape of an answer: number, word, list, set, tuple or interval, matrix, equation or inequality.
+
+Only the leaves (single expressions) are left to a LaTeX parser; everything around them is read here, so verdicts about
+intervals, sets and percentages do not depend on that parser's version.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_MAX_DEPTH = 12
+_TOKEN = re.compile(
+    r"\\begin ?\{[a-zA-Z*]+\}|\\end ?\{[a-zA-Z*]+\}|\\[{}]|\\[A-Za-z]+|\\.|<=|>=|!=|[()\[\]{}]|.", re.DOTALL
+)
+_OPENERS = ("(", "[", "{", "\\{", "\\langle", "\\lfloor", "\\lceil")
+_CLOSERS = (")", "]", "}", "\\}", "\\rangle", "\\rfloor", "\\rceil")
+_SEPARATORS = (",", ";", "\\lor", "\\land")
+_RELATIONS = ("=", "!=", "<", "<=", ">", ">=", "\\in", "\\approx")
+_ARROWS = ("\\Rightarrow", "\\implies", "\\rightarrow", "\\to", "\\Longrightarrow", "\\iff", "\\Leftrightarrow")
+_SET_OPERATORS = ("\\cup", "\\cap", "\\setminus", "\\backslash")
+_MATRIX = re.compile(
+    r"\\begin ?\{(?P<name>[pbB]?matrix|smallmatrix|array)\}(?P<body>.*)\\end ?\{(?P=name)\}", re.DOTALL
+)
+_CASES = re.compile(r"\\begin ?\{(?P<name>cases|aligned|gathered)\}(?P<body>.*)\\end ?\{(?P=name)\}", re.DOTALL)
+_PLAIN_WORDS = re.compile(r"[A-Za-z][A-Za-z' -]*")
+_SHORT_WORDS = frozenset("yes no odd even one two six ten red mon tue wed thu fri sat sun dne".split())
+_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])|(?<![\d. ])\d{1,3}(?: \d{3})+(?![\d /])")
+
+_NOTHING = frozenset({"nosolution", "nosolutions", "norealsolution", "norealsolutions", "emptyset", "theemptyset"})
+_REALS = frozenset({"allrealnumbers", "allreals", "realnumbers", "therealnumbers", "allrealx"})
+_UNDEFINED = frozenset({"dne", "doesnotexist", "undefined", "thelimitdoesnotexist"})
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One expression, unit and percent sign included."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Word:
+    """An answer in words, without spaces, punctuation and upper case."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Items:
+    r"""Several answers: between `\{` and `\}` a set, between brackets a tuple or interval, else a list.
+
+    `connective` is `\land` where commas or "and" separate them, `\lor` where "or" does.
+    """
+
+    items: tuple[Node, ...]
+    left: str = ""
+    right: str = ""
+    connective: str = "\\land"
+
+    @property
+    def is_set(self) -> bool:
+        return self.left == "{"
+
+    @property
+    def is_bracketed(self) -> bool:
+        """Whether order counts: a tuple, vector or interval."""
+        return self.left in ("(", "[")
+
+
+@dataclass(frozen=True)
+class SetOperation:
+    """Sets joined by union, intersection or difference, from left to right."""
+
+    parts: tuple[Node, ...]
+    operators: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A chain such as `x = 2y = 4` or `0 <= x < 3`: texts of the sides, and what stands between them."""
+
+    sides: tuple[str, ...]
+    operators: tuple[str, ...]
+
+    @property
+    def is_equation(self) -> bool:
+        return all(operator == "=" for operator in self.operators)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Rows of entries."""
+
+    rows: tuple[tuple[Node, ...], ...]
+
+
+Node = Scalar | Word | Items | SetOperation | Relation | Matrix
+
+REALS = Items((Scalar("-\\infty"), Scalar("\\infty")), "(", ")")
+NOTHING = Items((), "{", "}")
+
+
+def readings(text: str) -> list[Node]:
+    """What a cleaned answer may mean: `3,500` is a number or a list, so it has two readings."""
+    merged = _merge_thousands(text)
+    return [read(merged), read(text)] if merged != text else [read(text)]
+
+
+def merge_all_thousands(text: str) -> str:
+    """Separators taken out of all numbers of one expression."""
+    return _THOUSANDS.sub(lambda match: re.sub("[, ]", "", match.group()), text)
+
+
+def _merge_thousands(text: str) -> str:
+    depth = 0
+    start = 0
+    pieces = []
+    for token in _TOKEN.finditer(text):
+        step = _step(token.group())
+        if step and depth == (0 if step > 0 else 1):
+            piece = text[start : token.start()]
+            pieces.append(merge_all_thousands(piece) if depth == 0 else piece)
+            start = token.start()
+        depth = max(0, depth + step)
+    pieces.append(merge_all_thousands(text[start:]) if depth == 0 else text[start:])
+    return "".join(pieces)
+
+
+def read(text: str, depth: int = 0) -> Node:
+    """The structure of a cleaned answer. Does not fail: what has no structure is a scalar."""
+    text = _from_outward_brackets(text.strip().strip(",;").strip())
+    if depth > _MAX_DEPTH or not text:
+        return Scalar(text)
+    matrix = _MATRIX.fullmatch(text)
+    if matrix:
+        return _read_matrix(matrix, depth)
+    cases = _CASES.fullmatch(text)
+    if cases and "&" not in cases["body"]:
+        rows = [row for row in cases["body"].split("\\\\") if row.strip()]
+        return Items(tuple(read(row, depth + 1) for row in rows))
+    parts, separators = _split(text, _ARROWS)
+    if separators and parts[-1].strip():
+        return read(parts[-1], depth + 1)
+    parts, separators = _split(text, _SEPARATORS)
+    if separators:
+        items = tuple(read(part, depth + 1) for part in parts if part.strip())
+        return Items(items, connective="\\lor" if "\\lor" in separators else "\\land")
+    sides, operators = _split(text, _RELATIONS)
+    if operators and all(side.strip() for side in sides):
+        return _read_relation(sides, operators, depth)
+    parts, operators = _split(text, _SET_OPERATORS)
+    if operators and all(part.strip() for part in parts):
+        return SetOperation(tuple(read(part, depth + 1) for part in parts), tuple(operators))
+    return _read_bracketed(text, depth) or _read_plain(text, depth)
+
+
+def _step(token: str) -> int:
+    if token in _OPENERS or token.startswith("\\begin"):
+        return 1
+    return -1 if token in _CLOSERS or token.startswith("\\end") else 0
+
+
+def _split(text: str, separators: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Parts between separators that stand outside all brackets, and the separators."""
+    parts: list[str] = []
+    found: list[str] = []
+    depth = start = 0
+    for token in _TOKEN.finditer(text):
+        depth = max(0, depth + _step(token.group()))
+        if depth == 0 and token.group() in separators:
+            parts.append(text[start : token.start()])
+            found.append(token.group())
+            start = token.end()
+    return [*parts, text[start:]], found
+
+
+def _from_outward_brackets(text: str) -> str:
+    # ]0,1[ is how some countries write the open interval (0,1).
+    if re.fullmatch(r"[\[\]][^\[\]]*,[^\[\]]*[\[\]]", text) and (text[0] == "]" or text[-1] == "["):
+        return ("(" if text[0] == "]" else "[") + text[1:-1] + (")" if text[-1] == "[" else "]")
+    return text
+
+
+def _read_matrix(matrix: re.Match[str], depth: int) -> Node:
+    body = re.sub(r"^ ?\{[lcr| ]*\}", "", matrix["body"]) if matrix["name"] == "array" else matrix["body"]
+    rows = []
+    for row in _split(body, ("\\\\",))[0]:
+        if row.strip():
+            rows.append(tuple(read(cell, depth + 1) for cell in _split(row, ("&",))[0]))
+    return Matrix(tuple(rows))
+
+
+def _read_relation(sides: list[str], operators: list[str], depth: int) -> Node:
+    if operators == ["\\in"]:
+        return read(sides[1], depth + 1)
+    operators = ["=" if operator == "\\approx" else operator for operator in operators]
+    return Relation(tuple(side.strip() for side in sides), tuple(operators))
+
+
+def _read_bracketed(text: str, depth: int) -> Node | None:
+    tokens = [token.group() for token in _TOKEN.finditer(text)]
+    left, right = tokens[0], tokens[-1]
+    if left not in _OPENERS[:5] or right not in _CLOSERS[:5] or _first_close(tokens) != len(tokens) - 1:
+        return None
+    inner = text[len(left) : -len(right)].strip()
+    is_set = left in ("{", "\\{")
+    if left == "\\{" and not inner:
+        return NOTHING
+    if left == "\\{":
+        parts, bars = _split(inner, ("|", ":"))
+        if len(bars) == 1 and _split(parts[1], _RELATIONS)[1]:
+            return read(parts[1], depth + 1)
+    parts, separators = _split(inner, (",", ";"))
+    if separators or left == "\\{":
+        items = tuple(read(part, depth + 1) for part in parts)
+        if is_set:
+            return Items(items, "{", "}")
+        return Items(items, "[" if left == "[" else "(", "]" if right == "]" else ")")
+    return read(inner, depth + 1) if left != "\\langle" else None
+
+
+def _first_close(tokens: Sequence[str]) -> int:
+    depth = 0
+    for index, token in enumerate(tokens):
+        depth += _step(token)
+        if depth <= 0:
+            return index
+    return -1
+
+
+def _read_plain(text: str, depth: int) -> Node:
+    if "\\pm" in text or "\\mp" in text:
+        upper = text.replace("\\pm", "+").replace("\\mp", "-")
+        lower = text.replace("\\pm", "-").replace("\\mp", "+")
+        return Items((read(upper.lstrip("+ "), depth + 1), read(lower, depth + 1)))
+    word = _as_word(text)
+    if word is None:
+        return REALS if text == "\\mathbb{R}" else NOTHING if text == "\\emptyset" else Scalar(text)
+    if word in _NOTHING:
+        return NOTHING
+    if word in _REALS:
+        return REALS
+    return Word("undefined" if word in _UNDEFINED else word)
+
+
+def _as_word(text: str) -> str | None:
+    rest = re.sub(r"\\text ?\{[^{}]*\}", "", text)
+    is_words = "\\text" in text and not re.search(r"[A-Za-z0-9\\^_=+]", rest)
+    if not is_words:
+        plain = _PLAIN_WORDS.fullmatch(text)
+        letters = re.sub("[^A-Za-z]", "", text)
+        # Up to three letters may be a product of variables.
+        is_words = plain is not None and (len(letters) > 3 or letters.lower() in _SHORT_WORDS)
+    return re.sub(r"[^a-z0-9]", "", text.replace("\\text", "").lower()) if is_words else None

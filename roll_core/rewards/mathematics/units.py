@@ -1,0 +1,131 @@
+r"""Units behind a number: `15 \text{ cm}^{2}`, `90^\circ`, `3 hours`, and currency signs.
+
+A unit on one side only is ignored, because the question usually names it. Units on both sides must agree, after
+conversion where the table below knows them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from roll_core.rewards.mathematics.notation import DOLLAR
+
+_LENGTH = {"m": 1, "mm": "1/1000", "cm": "1/100", "dm": "1/10", "km": 1000, "in": "0.0254", "ft": "0.3048"}
+_LENGTH |= {"yd": "0.9144", "mi": "1609.344"}
+_KNOWN: dict[str, tuple[str, Fraction]] = {
+    **{name: ("length", Fraction(size)) for name, size in _LENGTH.items()},
+    **{name: ("mass", Fraction(size)) for name, size in {"g": 1, "kg": 1000, "mg": "1/1000"}.items()},
+    **{name: ("time", Fraction(size)) for name, size in {"s": 1, "min": 60, "h": 3600, "day": 86400}.items()},
+    "week": ("time", Fraction(7 * 86400)),
+    "dollar": ("dollar", Fraction(1)),
+    "cent": ("dollar", Fraction(1, 100)),
+}
+_ALIASES = {
+    **{"meter": "m", "metre": "m", "centimeter": "cm", "centimetre": "cm", "kilometer": "km", "kilometre": "km"},
+    **{"millimeter": "mm", "millimetre": "mm", "inch": "in", "inche": "in", "foot": "ft", "feet": "ft", "yard": "yd"},
+    **{"mile": "mi", "gram": "g", "kilogram": "kg", "milligram": "mg", "sec": "s", "second": "s", "minute": "min"},
+    **{"hr": "h", "hour": "h", "usd": "dollar", DOLLAR: "dollar", "liter": "l", "litre": "l", "gm": "g"},
+    **{"radian": "rad", "pound": "lb", "meters": "m", "sq": "square", "cu": "cubic"},
+}
+_EXPANSIONS = {"mph": "mi/h", "kmh": "km/h", "kph": "km/h"}
+# Words that name no unit: they say what was counted in general, or nothing.
+_EMPTY = frozenset({"unit", "of", "the", "a", "approximately", "about", "total", "exactly"})
+
+_POWER = r"(?: ?\^ ?\{? ?-?\d ?\}?)?"
+_WORD = rf"(?:\\text\{{[^{{}}]*\}}|[A-Za-z]+){_POWER}"
+_UNIT = rf"{_WORD}(?: ?(?:/|\\cdot )? ?{_WORD})*"
+_TRAILING = re.compile(rf"^(?P<value>.*[\d)}}!.])(?P<space> ?)(?P<unit>{_UNIT})$", re.DOTALL)
+_CURRENCY = re.compile(
+    rf"^(?P<sign>-?) ?(?:(?P<dollar>{DOLLAR}|US{DOLLAR}|USD|\\text\{{USD ?\}})|\u20ac|\u00a3|Rs\.?) ?"
+)
+_DEGREES = re.compile(r"^(?P<value>.*[\d)}.]) ?\^\\circ ?(?P<scale>[CF]?)$", re.DOTALL)
+_FUNCTION = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z])")
+_PLAIN_VALUE = re.compile(r"-?[\d.,]+(?:/\d+)?|-?\d* ?\\frac\{-?\d+\}\{\d+\}")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Dimensions with their exponents, and the size in the table's base units."""
+
+    dimensions: Mapping[str, int]
+    size: Fraction = Fraction(1)
+
+
+NO_UNIT = Unit({})
+DEGREE = Unit({"degree": 1})
+
+
+def split_unit(text: str) -> tuple[str, Unit]:
+    """The value and the unit of a cleaned answer; `NO_UNIT` where it has none or is only words."""
+    currency = _CURRENCY.match(text)
+    if currency and re.match(r"[\d.\\]", text[currency.end() :]):
+        unit = Unit({"dollar": 1}) if currency.group("dollar") else Unit({currency.group().strip("- ."): 1})
+        return currency.group("sign") + text[currency.end() :], unit
+    degrees = _DEGREES.match(text)
+    # In \\sin 30^\\circ the sign belongs to the function's argument.
+    if degrees and not _FUNCTION.search(degrees.group("value")):
+        scale = degrees.group("scale")
+        return degrees.group("value"), Unit({f"degree {scale}": 1}) if scale else DEGREE
+    text = text.replace(DOLLAR, r"\text{dollar}")
+    match = _TRAILING.match(text)
+    if match is None or not re.search(r"\d", match.group("value")):
+        return text, NO_UNIT
+    if "\\text" not in match.group("unit") and not _is_plain_unit(match):
+        return text, NO_UNIT
+    return match.group("value").strip(), _parse(match.group("unit"))
+
+
+def _is_plain_unit(match: re.Match[str]) -> bool:
+    # 3x, 15cm and 2 ab are algebra unless a unit is meant: the words must be known, or be words behind a plain number.
+    words = re.findall(r"[A-Za-z]+", match.group("unit"))
+    if not _PLAIN_VALUE.fullmatch(match.group("value").strip()):
+        return False
+    known = all(
+        _canonical(word) in _KNOWN or _canonical(word) in _EXPANSIONS or word in ("square", "sq") for word in words
+    )
+    if known:
+        return bool(match.group("space")) or all(len(word) > 1 for word in words)
+    return bool(match.group("space")) and any(len(word) > 2 for word in words)
+
+
+def _canonical(word: str) -> str:
+    lowered = word if word == DOLLAR else word.lower()
+    for candidate in (lowered, lowered.removesuffix("s")):
+        if candidate in _ALIASES:
+            return _ALIASES[candidate]
+        if candidate in _KNOWN:
+            return candidate
+    return lowered.removesuffix("s") if len(lowered) > 2 else lowered
+
+
+def _parse(text: str) -> Unit:
+    text = re.sub(r"\\text\{([^{}]*)\}", r" \1 ", text).replace("\\cdot", " ").replace("\\", " ")
+    text = re.sub(r"[()$.,]", " ", re.sub(r"\bper\b", "/", text))
+    for name, expansion in _EXPANSIONS.items():
+        text = re.sub(rf"\b{name}\b", expansion, text)
+    dimensions: dict[str, int] = {}
+    size = Fraction(1)
+    prefix = 1
+    for position, part in enumerate(text.split("/")):
+        sign = 1 if position == 0 else -1
+        for word, power in re.findall(r"([A-Za-z\u00a4'-]+)(?: ?\^ ?\{? ?(-?\d))?", part):
+            name = _canonical(word)
+            if name in ("square", "squared", "cubic", "cubed"):
+                exponent = 2 if name.startswith("square") else 3
+                if name in ("squared", "cubed"):
+                    dimensions = {key: value * exponent for key, value in dimensions.items()}
+                    size = size**exponent
+                else:
+                    prefix = exponent
+                continue
+            if name in _EMPTY:
+                continue
+            dimension, factor = _KNOWN.get(name, (name, Fraction(1)))
+            exponent = sign * prefix * int(power or 1)
+            prefix = 1
+            dimensions[dimension] = dimensions.get(dimension, 0) + exponent
+            size *= factor**exponent
+    return Unit({name: power for name, power in dimensions.items() if power}, size)
