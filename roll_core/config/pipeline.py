@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, SecretStr, model_valid
 from roll_core.config.roles import WorkerConfig
 from roll_core.config.section import Section
 from roll_core.config.values import Environment, Fraction, NotNegative, Options, Positive
+from roll_core.platforms.base import Platform
 from roll_core.trackers.redact import is_secret_key
 
 
@@ -163,9 +164,14 @@ class BaseConfig(Section):
 
     @property
     def device_span(self) -> int:
-        """One more than the largest device number that a role uses; roles without a mapping use the first ones."""
-        used = [max(role.devices) + 1 if role.devices else 0 for role in self.roles().values()]
-        return max(used, default=0)
+        """One more than the largest device number in use; roles with a model and no mapping use the first ones."""
+        spans = [0]
+        for path, role in self.roles().items():
+            if role.devices:
+                spans.append(max(role.devices) + 1)
+            elif role.strategy_args is not None and not path.startswith("rewards."):
+                spans.append(role.world_size or 1)
+        return max(spans)
 
     @property
     def node_count(self) -> int:
@@ -173,6 +179,12 @@ class BaseConfig(Section):
         if self.num_nodes is not None:
             return self.num_nodes
         return max(1, -(-self.device_span // self.num_gpus_per_node)) if self.num_gpus_per_node else 1
+
+    def devices_per_node(self, platform: Platform) -> int | None:
+        """Devices each node must have: as written; where devices are processes, as many as are named; else None."""
+        if self.num_gpus_per_node is not None:
+            return self.num_gpus_per_node
+        return max(1, self.device_span) if platform.ray_resource == "CPU" else None
 
     def roles(self) -> dict[str, WorkerConfig]:
         """Every role of the config by its dotted path, in the order of the schema."""

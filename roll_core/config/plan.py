@@ -170,14 +170,14 @@ def _devices_per_node(config: BaseConfig, platform: Platform | None, request: Re
         return request.devices_per_node, "--devices-per-node"
     if config.num_gpus_per_node is not None:
         return config.num_gpus_per_node, "num_gpus_per_node"
-    span = max(1, config.device_span)
-    if platform is not None and platform.ray_resource == "CPU":
-        return span, "as many processes as roles name"
+    processes = config.devices_per_node(platform) if platform is not None else None
+    if processes is not None:
+        return processes, "as many processes as roles name"
     visible = platform.visible_ids() if platform is not None and not request.is_elsewhere else None
     if visible:
         return len(visible), "devices visible here"
     nodes = request.nodes or config.num_nodes or 1
-    return max(1, -(-span // nodes)), "assumed; num_gpus_per_node says it"
+    return max(1, -(-config.device_span // nodes)), "assumed; num_gpus_per_node says it"
 
 
 def _overruled(config: BaseConfig, request: Request) -> list[str]:

@@ -1,4 +1,7 @@
-"""`hf_infer`: continuous batching on transformers models, on any platform's device."""
+"""`hf_infer`: continuous batching on transformers models, on any platform's device.
+
+Importing this module loads nothing heavy: a config can be checked, `Config` and `problems` included, without torch.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,11 @@ from pydantic import BaseModel
 from roll_core.context import WorkerContext
 from roll_core.errors import Problem, WeightSyncError
 from roll_core.inference.base import Completion, EngineState, GenerationRequest, InferStrategy
-from roll_core.inference.engine import Engine, Limits
 from roll_core.inference.hf_config import HfInferConfig, config_problems
-from roll_core.inference.hf_model import HfModel
-from roll_core.inference.hf_weights import check_manifest, drain, take
-from roll_core.inference.running import GenerateCall
 
 if TYPE_CHECKING:
     from roll_core.config.schema import WorkerConfig
+    from roll_core.inference.running import GenerateCall
     from roll_core.platforms import Platform
     from roll_core.weights import WeightReceiver
 
@@ -51,6 +51,9 @@ class HfInferStrategy(InferStrategy):
 
     def start(self) -> None:
         """Load the model; with `load_format: dummy` build it and wait for the trainer's weights."""
+        from roll_core.inference.engine import Engine, Limits
+        from roll_core.inference.hf_model import HfModel
+
         self.lifecycle.require("start", EngineState.NEW)
         is_dummy = self.config.load_format == "dummy"
         self.model = HfModel(self.role, self.platform, self.config)
@@ -101,6 +104,8 @@ class HfInferStrategy(InferStrategy):
             WeightSyncError: the weights are not this model's (then the old ones stay), or came differently than
                 announced (then the engine has none until a whole update arrives).
         """
+        from roll_core.inference.hf_weights import check_manifest, drain, take
+
         with self._changing("update weights", EngineState.READY, EngineState.EMPTY):
             try:
                 check_manifest(self.model.module, receiver.manifest)

@@ -50,7 +50,7 @@ def run_rlvr(setting: Setting, display: RunDisplay) -> Outcome:
         display.phase("starting Ray")
         with open_session(setting.platform, config.ray_address):
             waiter = Waiter(config.rpc_timeout)
-            nodes = cluster_nodes(setting.platform, config.num_nodes or 1, config.num_gpus_per_node)
+            nodes = cluster_nodes(setting.platform, config.node_count, config.devices_per_node(setting.platform))
             display.phase("starting workers")
             crew = launch(setting, nodes, waiter)
             # The driver reads and tokenises while the workers start.
