@@ -26,7 +26,29 @@ _PLACEHOLDERS = frozenset(
     {"", "none", "null", "nan", "n/a", "na", "?", "-", "unknown", "tbd", "todo", "missing", "empty"}
 )
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
-_FUNCTION_NAMES = frozenset("sin cos tan cot sec csc log ln exp mod max min gcd lcm det and or if for".split())
+_FUNCTION_NAMES = frozenset(
+    (
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "log",
+        "ln",
+        "exp",
+        "mod",
+        "max",
+        "min",
+        "gcd",
+        "lcm",
+        "det",
+        "and",
+        "or",
+        "if",
+        "for",
+    )
+)
 
 
 class MathRuleReward(Reward):

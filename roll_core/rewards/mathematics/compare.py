@@ -8,11 +8,11 @@ Choices where mathematics alone does not decide:
 - A percentage and a bare number are equal if the number is the proportion (25% and 0.25), or is above 1 and is the
   percentage without its sign (25% and 25).
 - A unit, a currency sign or `x =` on one side only is ignored. Units on both sides must agree.
-- A list without brackets equals a set with the same elements, and a tuple with the same elements in the same order. A set
-  and a tuple differ. `[1,2]` and `(1,2)` differ.
+- A list without brackets equals a set with the same elements, and a tuple with the same elements in the same order.
+  A set and a tuple differ. `[1,2]` and `(1,2)` differ.
 - An inequality in one variable equals the interval of its solutions.
-- A decimal equals a number that no finite decimal is equal to (1/3, pi) if it agrees with it to all its digits and has at
-  least six. Two decimals must be exactly equal.
+- A decimal equals a number that no finite decimal is equal to (1/3, pi) if it agrees with it to all its digits and has
+  at least six. Two decimals must be exactly equal.
 - Letters and words are compared without regard to case.
 """
 
@@ -209,7 +209,12 @@ def _same_items(reference: Items, answer: Items, algebra: Algebra) -> bool:
         return _same_sequence(reference.items, answer.items, algebra)
     expected, given = list(reference.items), list(answer.items)
     if reference.is_set or answer.is_set:
-        expected, given = _distinct(expected, algebra), _distinct(given, algebra)
+        expected = _distinct(expected, algebra)
+        try:
+            given = _distinct(given, algebra)
+        except UnreadableReference as error:
+            # Here the answer's elements are compared with each other.
+            raise UnreadableAnswer(str(error)) from None
     return _same_collection(expected, given, algebra)
 
 

@@ -18,8 +18,10 @@ _MAX_DEPTH = 40
 _MIN_ROUNDED_DIGITS = 6
 
 _TOKEN = re.compile(
-    r" *(?:(?P<number>\d+\.\d+|\d+\.(?=\\[obd])|\d+|\.\d+)(?:\\(?:overline|bar|dot) ?\{(?P<repeating>\d+)\})?(?:[eE](?P<tens>[-+]?\d{1,5})"
-    r"(?![\d.]))?|(?P<operator>\\frac|\\cdot|[-+/^!(){}:]))"
+    r" *(?:(?P<number>\d+\.\d+|\d+\.(?=\\[obd])|\d+|\.\d+)"
+    r"(?:\\(?:overline|bar|dot) ?\{(?P<repeating>\d+)\})?"
+    r"(?:[eE](?P<tens>[-+]?\d{1,5})(?![\d.]))?"
+    r"|(?P<operator>\\frac|\\cdot|[-+/^!(){}:]))"
 )
 _MIXED = re.compile(r"(?P<sign>-?) ?(?P<whole>\d+) (?P<numerator>\d+) ?/ ?(?P<denominator>\d+)")
 _DECIMAL = re.compile(
@@ -74,7 +76,7 @@ def as_decimal(text: str) -> Decimal | None:
 
 
 def is_rounding_of(decimal: Decimal, value: Fraction) -> bool:
-    """Whether a decimal is a value rounded or cut off in the decimal's last place, to six significant digits or more."""
+    """Whether a decimal of six significant digits or more is a value rounded or cut off in the decimal's last place."""
     error = abs(value) - abs(decimal.value)
     is_close = 2 * abs(error) <= decimal.last_place or 0 <= error < decimal.last_place
     return decimal.significant_digits >= _MIN_ROUNDED_DIGITS and decimal.value * value > 0 and is_close

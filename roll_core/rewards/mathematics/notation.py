@@ -62,7 +62,28 @@ _WRAPPER = re.compile(
 )
 _WRAPPED_WORD = re.compile(r"\\(?:text[a-z]{0,6}|mathrm|mathbf|mbox|boldsymbol|boxed|fbox) ?\{ ?(\x00\{[^{}]*\}) ?\}")
 _FUNCTIONS = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp max min gcd lcm det".split()
+    (
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "log",
+        "ln",
+        "exp",
+        "max",
+        "min",
+        "gcd",
+        "lcm",
+        "det",
+    )
 )
 
 _REPLACEMENTS = [

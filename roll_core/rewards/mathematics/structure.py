@@ -25,7 +25,27 @@ _MATRIX = re.compile(
 )
 _CASES = re.compile(r"\\begin ?\{(?P<name>cases|aligned|gathered)\}(?P<body>.*)\\end ?\{(?P=name)\}", re.DOTALL)
 _PLAIN_WORDS = re.compile(r"[A-Za-z][A-Za-z' -]*")
-_SHORT_WORDS = frozenset("yes no odd even one two six ten red mon tue wed thu fri sat sun dne".split())
+_SHORT_WORDS = frozenset(
+    (
+        "yes",
+        "no",
+        "odd",
+        "even",
+        "one",
+        "two",
+        "six",
+        "ten",
+        "red",
+        "mon",
+        "tue",
+        "wed",
+        "thu",
+        "fri",
+        "sat",
+        "sun",
+        "dne",
+    )
+)
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])|(?<![\d. ])\d{1,3}(?: \d{3})+(?![\d /])")
 
 _NOTHING = frozenset({"nosolution", "nosolutions", "norealsolution", "norealsolutions", "emptyset", "theemptyset"})

@@ -141,7 +141,7 @@ def _is_rounding(decimal: Quantity, other: Quantity, value: Any) -> bool:
     written = as_decimal(decimal.text)
     if written is None or exact_value(other.text) is not None or not _is_real_number(value):
         return False
-    approximate = sympy.Rational(value.evalf(60))
+    approximate = sympy.Rational(_digits(value, 60))
     fraction = Fraction(int(approximate.p), int(approximate.q))
     if value.is_Rational:
         return is_rounded(decimal, fraction)
@@ -171,32 +171,40 @@ def _is_zero(number: Any) -> bool:
     """Whether an expression without variables is zero, decided at up to a thousand digits."""
     if number.is_Rational:
         return bool(number == 0)
-    digits = number.evalf(_DIGITS, maxn=_MAX_DIGITS)
+    digits = _digits(number, _DIGITS)
     parts = digits.as_real_imag() if digits.is_number else ()
     if not parts or not all(part.is_Float or part.is_Rational for part in parts):
         simple = sympy.simplify(number)
         if not simple.is_Rational:
-            raise CannotCompare(f"no numerical value for {str(number)[:100]}")
+            raise CannotCompare("numbers that cannot be evaluated")
         return bool(simple == 0)
     # A Float of precision 1 is what evalf returns when all its digits cancelled.
     return all(part == 0 or (part.is_Float and part._prec == 1) for part in parts)
 
 
+def _digits(number: Any, count: int) -> Any:
+    try:
+        return number.evalf(count, maxn=_MAX_DIGITS)
+    except ArithmeticError:
+        raise CannotCompare("a number too large to evaluate") from None
+
+
 def _same_function(expected: Any, given: Any) -> bool:
-    difference = sympy.expand(expected - given)
-    if difference == 0:
-        return True
-    symbols = sorted(difference.free_symbols, key=str)
+    symbols = sorted(expected.free_symbols | given.free_symbols, key=str)
+    # A few points tell most different functions apart, before powers are expanded to find out.
+    verdict = _same_at(expected, given, symbols, _POINTS)
+    if verdict is False:
+        return False
+    difference = expected - given
     if difference.is_rational_function(*symbols):
-        return bool(sympy.cancel(sympy.together(difference)) == 0)
-    for points in (_POINTS, _INTEGER_POINTS):
-        verdict = _same_at(expected, given, symbols, points)
-        if verdict is not None:
-            return verdict
-    simple = sympy.simplify(difference)
-    if simple == 0:
+        return bool(sympy.cancel(sympy.together(sympy.expand(difference))) == 0)
+    if verdict is None:
+        verdict = _same_at(expected, given, symbols, _INTEGER_POINTS)
+    if verdict is not None:
+        return verdict
+    if sympy.simplify(difference) == 0:
         return True
-    raise CannotCompare("expressions that agree nowhere both can be evaluated")
+    raise CannotCompare("expressions that can be evaluated together nowhere")
 
 
 def _same_at(expected: Any, given: Any, symbols: Sequence[Any], points: Sequence[str]) -> bool | None:
@@ -218,7 +226,7 @@ def _same_at(expected: Any, given: Any, symbols: Sequence[Any], points: Sequence
 def _is_real_number(value: Any) -> bool:
     if not value.is_number or value.has(sympy.nan, sympy.zoo, sympy.oo):
         return False
-    digits = value.evalf(15)
+    digits = _digits(value, 15)
     return bool(digits.is_Float or digits.is_Rational)
 
 

@@ -13,15 +13,16 @@ from fractions import Fraction
 
 from roll_core.rewards.mathematics.notation import DOLLAR
 
-_LENGTH = {"m": 1, "mm": "1/1000", "cm": "1/100", "dm": "1/10", "km": 1000, "in": "0.0254", "ft": "0.3048"}
-_LENGTH |= {"yd": "0.9144", "mi": "1609.344"}
+_METERS = {"m": "1", "mm": "1/1000", "cm": "1/100", "dm": "1/10", "km": "1000"}
+_METERS |= {"in": "0.0254", "ft": "0.3048", "yd": "0.9144", "mi": "1609.344"}
+_GRAMS = {"g": "1", "kg": "1000", "mg": "1/1000"}
+_SECONDS = {"s": "1", "min": "60", "h": "3600", "day": "86400", "week": "604800"}
+_DOLLARS = {"dollar": "1", "cent": "1/100"}
+# Name, dimension, size in the dimension's base unit.
 _KNOWN: dict[str, tuple[str, Fraction]] = {
-    **{name: ("length", Fraction(size)) for name, size in _LENGTH.items()},
-    **{name: ("mass", Fraction(size)) for name, size in {"g": 1, "kg": 1000, "mg": "1/1000"}.items()},
-    **{name: ("time", Fraction(size)) for name, size in {"s": 1, "min": 60, "h": 3600, "day": 86400}.items()},
-    "week": ("time", Fraction(7 * 86400)),
-    "dollar": ("dollar", Fraction(1)),
-    "cent": ("dollar", Fraction(1, 100)),
+    name: (dimension, Fraction(size))
+    for dimension, sizes in {"length": _METERS, "mass": _GRAMS, "time": _SECONDS, "dollar": _DOLLARS}.items()
+    for name, size in sizes.items()
 }
 _ALIASES = {
     **{"meter": "m", "metre": "m", "centimeter": "cm", "centimetre": "cm", "kilometer": "km", "kilometre": "km"},
