@@ -92,6 +92,9 @@ class AgenticConfig(PPOConfig):
         "open_feedback_turn": "there is no such turn",
         "use_token_reward": "rewards stand on the last token of a turn",
         "custom_env": "environments are named under custom_envs",
+        "enable_response_mask": "only response tokens are trained",
+        "use_turn_scores": "adv_estimator says how turns are credited",
+        "action_sep": "each environment has its own action_pattern",
     }
 
     custom_envs: Annotated[dict[str, CustomEnv], BeforeValidator(_named_env)] = Field(default_factory=dict)

@@ -41,7 +41,7 @@ _LEFT_OUT = object()
 
 def _plain(node: Any, path: str, problems: list[Problem], names: list[str]) -> Any:
     if isinstance(node, DictConfig):
-        values = {str(key): _value(node, key, _join(path, key), problems, names) for key in node}
+        values = {key: _value(node, key, _join(path, key), problems, names) for key in node}
         return {key: value for key, value in values.items() if value is not _LEFT_OUT}
     if isinstance(node, ListConfig):
         items = [_value(node, at, f"{path}[{at}]", problems, names) for at in range(len(node))]

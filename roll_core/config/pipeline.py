@@ -72,6 +72,7 @@ class BaseConfig(Section):
         "report_length_and_rewards": "lengths and rewards are among the metrics",
         "is_offload_states": "what is offloaded follows from the devices that roles share",
         "model_download_type": "models are read from local folders, nothing is downloaded",
+        "alive_check_interval": "a worker that ends is noticed at once",
         "model_name": "checkpoints go to checkpoint_config.output_dir, experiments are named by exp_name",
     }
 
@@ -311,6 +312,9 @@ class PPOConfig(BaseConfig):
     pure_opd_pipeline_type: Literal["rlvr", "agentic"] | None = None
     student_train: WorkerConfig | None = None
     student_infer: WorkerConfig | None = None
+    opsd_mode: bool = False
+    opsd_solution_key: str | None = None
+    opsd_max_solution_length: Positive | None = None
     teacher: dict[str, WorkerConfig] | None = None
     """Models that the policy is drawn to, by name; a single one may stand without a name."""
 
