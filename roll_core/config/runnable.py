@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from roll_core.config.machine import files_problems
 from roll_core.config.pipeline import BaseConfig
 from roll_core.config.resolution import Resolution, platform_of, resolve_config, started_roles
+from roll_core.config.roles import WorkerConfig
 from roll_core.config.rules import problems_of
 from roll_core.config.unavailable import unavailable_problems
+from roll_core.config.validation import option_problems
 from roll_core.errors import ConfigError, PluginError, Problem
 from roll_core.platforms.base import Platform
 from roll_core.plugins import Registry
@@ -97,13 +100,24 @@ def _platform_problems(
         except PluginError as error:
             yield Problem(f"{path}.strategy_args.strategy_name", str(error))
             continue
-        for problem in strategy.problems(role, platform):
-            yield Problem(f"{path}.{problem.path}", problem.rule, problem.value, problem.hint)
+        yield from _strategy_problems(path, role, strategy, platform)
         if not role.devices and platform.ray_resource != "CPU":
             hint = "device_mapping: list(range(0, 8))"
             yield Problem(f"{path}.device_mapping", f"must name devices on platform {platform.name}", None, hint)
     if is_here:
         yield from _visible(config, platform)
+
+
+def _strategy_problems(path: str, role: WorkerConfig, strategy: Any, platform: Platform) -> Iterator[Problem]:
+    options = f"{path}.strategy_args.strategy_config"
+    schema = getattr(strategy, "Config", None)
+    wrong = option_problems(role.strategy_config, schema, options, role.strategy_name or "") if schema else []
+    yield from wrong
+    for problem in strategy.problems(role, platform):
+        where = f"{path}.{problem.path}"
+        # A strategy that validates its options by itself says the same again.
+        if not (wrong and where.startswith(options)):
+            yield Problem(where, problem.rule, problem.value, problem.hint)
 
 
 def _visible(config: BaseConfig, platform: Platform) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from roll_core.config.keys import check_keys
 from roll_core.config.pipeline import BaseConfig
@@ -16,6 +16,7 @@ from roll_core.trackers.redact import is_secret_key
 
 C = TypeVar("C", bound=BaseConfig)
 
+_UNKNOWN = "unknown key"
 _SENTENCES = {
     "int_type": "must be a whole number",
     "int_parsing": "must be a whole number",
@@ -31,6 +32,7 @@ _SENTENCES = {
     "dict_type": "must be a mapping of keys to values",
     "model_type": "must be a mapping of keys to values",
     "model_attributes_type": "must be a mapping of keys to values",
+    "extra_forbidden": _UNKNOWN,
     "missing": "must be given",
     "none_required": "must be left out",
 }
@@ -83,6 +85,27 @@ def validate(
     if config is not None:
         config.notices.extend(report.notices)
     return Validated(config, problems, suspect)
+
+
+def option_problems(options: Mapping[str, Any], model: type[BaseModel], path: str, owner: str) -> list[Problem]:
+    """What is wrong with the options of a strategy or transport, which is called `owner`, by its own schema."""
+    try:
+        model.model_validate(dict(options))
+    except ValidationError as error:
+        return [
+            _option_problem(inner, problem, model, path, owner) for inner, problem in _problems(error, options).items()
+        ]
+    return []
+
+
+def _option_problem(inner: tuple[str, ...], problem: Problem, model: type[BaseModel], path: str, owner: str) -> Problem:
+    where = ".".join((path, *inner))
+    if problem.rule != _UNKNOWN:
+        return Problem(where, problem.rule, problem.value, problem.hint)
+    known = list(model.model_fields) if len(inner) == 1 else []
+    close = difflib.get_close_matches(inner[-1], known, n=1, cutoff=0.7)
+    listed = f"it has: {', '.join(known)}" if known else ""
+    return Problem(where, f"{owner} has no such option", None, f"did you mean '{close[0]}'?" if close else listed)
 
 
 def _problems(error: ValidationError, given: Mapping[str, Any]) -> dict[tuple[str, ...], Problem]:

@@ -14,7 +14,6 @@ from roll_core.plugins import load_plugins
 
 Small = Callable[..., RLVRConfig]
 Write = Callable[..., Path]
-NOBODY = {"ROLL_PLUGINS": ""}
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +23,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plan_of(config: RLVRConfig, request: Request | None = None, environ: dict[str, str] | None = None) -> Plan:
-    return make_plan(config, load_plugins(NOBODY), "rlvr", [], request, environ or {})
+    return make_plan(config, load_plugins({}, entry_points=[]), "rlvr", [], request, environ or {})
 
 
 def test_what_the_user_wrote_about_nodes_is_kept(write: Write) -> None:

@@ -32,7 +32,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def core() -> Registry:
-    return load_plugins({"ROLL_PLUGINS": ""})
+    return load_plugins({}, entry_points=[])
 
 
 def said(config: RLVRConfig, registry: Registry, environ: dict[str, str] | None = None, **options: Any) -> list[str]:
@@ -121,10 +121,26 @@ def test_an_engine_must_be_named(small: Small, core: Registry) -> None:
     ]
 
 
-def test_options_of_a_strategy_are_checked_under_the_roles_path(small: Small, core: Registry) -> None:
-    found = said(small({"actor_train.strategy_args.strategy_config": {"fsdp_sice": 2}}), core)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fsdp_sice": 2}, "fsdp_sice: fsdp2_train has no such option\n    try:   did you mean 'fsdp_size'?"),
+        ({"fsdp_size": "two"}, "fsdp_size: must be a whole number\n    given: 'two'"),
+        ({"wrap_policy": {"layers": 1}}, "wrap_policy.layers: fsdp2_train has no such option"),
+    ],
+)
+def test_options_of_a_strategy_are_checked_by_its_own_schema(
+    small: Small, core: Registry, options: dict[str, Any], message: str
+) -> None:
+    found = said(small({"actor_train.strategy_args.strategy_config": options}), core)
+    assert found == [f"actor_train.strategy_args.strategy_config.{message}"]
+
+
+def test_an_unknown_tracker_is_named(small: Small, core: Registry) -> None:
+    found = said(small({"track_with": "tensorbord"}), core)
     assert len(found) == 1
-    assert found[0].startswith("actor_train.strategy_args.strategy_config.fsdp_sice: ")
+    assert found[0].startswith("track_with: no tracker named 'tensorbord'")
+    assert "did you mean 'tensorboard'?" in found[0]
 
 
 def test_a_transport_that_nobody_brings_names_its_package(small: Small, core: Registry) -> None:
