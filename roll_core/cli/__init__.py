@@ -14,7 +14,7 @@ import typer
 from roll_core._version import __version__
 from roll_core.errors import ConfigError, RollError
 
-COMMANDS = ("run", "check", "plugins")
+COMMANDS = ("run", "check", "score", "plugins")
 """Modules of this folder, in the order that `roll --help` shows them."""
 
 

@@ -20,7 +20,7 @@ from roll_core.rewards.mathematics.compare import (
     verdict,
 )
 from roll_core.rewards.mathematics.notation import clean
-from roll_core.rewards.mathematics.structure import Items, Node, Scalar, Word, read
+from roll_core.rewards.mathematics.structure import Items, Matrix, Node, Scalar, Word, read
 
 _PLACEHOLDERS = frozenset(
     {"", "none", "null", "nan", "n/a", "na", "?", "-", "unknown", "tbd", "todo", "missing", "empty"}
@@ -139,11 +139,12 @@ def _reference(ground_truth: str) -> str:
 
 def _is_prose(cleaned: str, node: Node) -> bool:
     # Words in \text{...} are meant; "no solution" and its like have been read as sets by now.
-    if "\\text" in cleaned or isinstance(node, Items):
+    if "\\text" in cleaned or isinstance(node, Items | Matrix):
         return False
     if isinstance(node, Word):
         return " " in cleaned and node.text != "undefined"
     if isinstance(node, Scalar):
         cleaned = units.split_unit(cleaned)[0]
+    cleaned = re.sub(r"\\(?:begin|end) ?\{[^{}]*\}", "", cleaned)
     words = [word for word in _WORD.findall(cleaned) if word.lower() not in _FUNCTION_NAMES]
     return len(words) > 1 and any(len(word) > 2 for word in words)

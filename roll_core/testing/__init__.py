@@ -1,0 +1,1 @@
+"""Contracts: tests that plugins, rewards and environments run on themselves."""
