@@ -15,6 +15,8 @@ from roll_core.cluster.spec import WorkerSpec
 from roll_core.platforms import Platform
 from roll_core.plugins import compare_fingerprints, load_plugins
 
+log = logging.getLogger(__name__)
+
 
 def prepare(spec: WorkerSpec) -> Platform:
     """Send this process's output to its own log, check the node's plugins, make and set up the platform.
@@ -29,6 +31,7 @@ def prepare(spec: WorkerSpec) -> Platform:
         force=True,
     )
     faulthandler.enable()
+    log.info("process %d on %s", os.getpid(), socket.gethostname())
     compare_fingerprints(dict(spec.plugins), load_plugins().fingerprint(), socket.gethostname())
     platform: Platform = load_target(spec.platform_target)()
     platform.setup()

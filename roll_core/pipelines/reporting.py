@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from roll_core.config.schema import RLVRConfig
 from roll_core.data import DataProto
@@ -26,6 +27,12 @@ class Reporter:
         self.first_accuracy: float | None = None
         self.last_accuracy: float | None = None
 
+    def recall(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Take over the accuracies of the run that is gone on with."""
+        found = [float(record["val_correct/all/mean"]) for record in records if "val_correct/all/mean" in record]
+        if found:
+            self.first_accuracy, self.last_accuracy = found[0], found[-1]
+
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         """Metrics of a moment that is no training step."""
         self.trackers.log(step, {**metrics, **self.timers.take(), "system/global_step": step})
@@ -37,13 +44,14 @@ class Reporter:
         self.trackers.log(step, complete)
         self.display.step(step, complete)
         if self.config.logging_steps and step % self.config.logging_steps == 0:
-            self.display.samples([_shown(batch, row) for row in range(min(SHOWN_SAMPLES, len(batch)))])
+            rows = range(0, len(batch), max(1, len(batch) // SHOWN_SAMPLES))
+            self.display.samples([_shown(batch, row) for row in rows[:SHOWN_SAMPLES]])
         scores = batch["scores"]
         warning = self.alarm.observe(float(scores.min()), float(scores.max()), float(batch["advantages"].abs().max()))
         if warning:
             self.display.notice(warning)
         if self.config.rollout_dump_dir:
-            _dump(Path(self.config.rollout_dump_dir) / f"step-{step:06d}.jsonl", batch)
+            _write_lines(Path(self.config.rollout_dump_dir) / f"step-{step:06d}.jsonl", _records(batch))
 
     def saved(self, path: Path | None) -> None:
         """Where the newest checkpoint is."""
@@ -57,6 +65,8 @@ class Reporter:
             self.first_accuracy = accuracy
         self.last_accuracy = accuracy
         self.display.notice(f"step {step}: {accuracy:.1%} of {len(samples)} held-out answers are right")
+        if self.config.rollout_dump_dir:
+            _write_lines(Path(self.config.rollout_dump_dir) / f"val-{step:06d}.jsonl", map(_record_of_sample, samples))
 
     def _rates(self, step: int, times: Mapping[str, float], batch: DataProto) -> dict[str, float]:
         tokens = float((batch["prompt_lengths"] + batch["response_lengths"]).sum())
@@ -81,11 +91,38 @@ def _shown(batch: DataProto, row: int) -> ShownSample:
     )
 
 
-def _dump(path: Path, batch: DataProto) -> None:
+def _records(batch: DataProto) -> Iterator[dict[str, Any]]:
+    for row in range(len(batch)):
+        yield {
+            "id": batch["id"][row],
+            "tag": batch["tag"][row],
+            "domain": batch["domain"][row],
+            "group": int(batch["group"][row]),
+            "prompt": batch["prompt_text"][row],
+            "response": batch["response_text"][row],
+            "score": float(batch["scores"][row]),
+            "status": batch["status"][row],
+            "reason": batch["reason"][row],
+        }
+
+
+def _record_of_sample(sample: Sample) -> dict[str, Any]:
+    row, score = sample.prompt.row, sample.score
+    return {
+        "id": row.id,
+        "tag": row.tag,
+        "domain": row.domain,
+        "group": sample.group,
+        "prompt": row.prompt,
+        "response": sample.text,
+        "score": score.score,
+        "status": score.status.value,
+        "reason": score.reason,
+    }
+
+
+def _write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    kept = ("id", "tag", "domain", "prompt_text", "response_text", "status", "reason")
-    with path.open("w", encoding="utf-8") as file:
-        for index in range(len(batch)):
-            record = {name: batch[name][index] for name in kept}
-            record |= {"score": float(batch["scores"][index]), "group": int(batch["group"][index])}
+    with path.open("w", encoding="utf-8", errors="backslashreplace") as file:
+        for record in records:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")

@@ -65,7 +65,7 @@ class RlvrPipeline:
         """All steps that are left. What was finished is kept when a worker dies or the user stops the run."""
         recovery = self.parts.recovery
         with recovery.rescue():
-            if recovery.step == 0:
+            if recovery.step == 0 and self.config.eval_steps > 0:
                 self.parts.reporter.record(0, self.validate(0))
             for step in range(recovery.step + 1, self.config.max_steps + 1):
                 self.step(step)
@@ -88,7 +88,7 @@ class RlvrPipeline:
             with self.timers("time/step_train"), parts.recovery.while_training():
                 metrics |= self.train(batch, step)
             parts.shaper.after_step(metrics, len(batch))
-            if self.config.eval_steps and step % self.config.eval_steps == 0:
+            if self.is_validation_due(step):
                 metrics |= self.validate(step)
         # Recorded before it is saved: what a kill in between leaves too much, a resume cuts off again.
         parts.reporter.step(step, metrics, batch)
@@ -112,6 +112,10 @@ class RlvrPipeline:
         if step > self.config.critic_warmup:
             metrics |= self.policy_update(batch, step)
         return metrics
+
+    def is_validation_due(self, step: int) -> bool:
+        """Every `eval_steps`, and after the last step."""
+        return self.config.eval_steps > 0 and (step % self.config.eval_steps == 0 or step == self.config.max_steps)
 
     def validate(self, step: int) -> dict[str, float]:
         """Accuracy on the held-out problems with the weights after `step` steps."""

@@ -15,7 +15,7 @@ from roll_core.config.schema import GeneratingArgs, RLVRConfig
 from roll_core.display import RunDisplay
 from roll_core.pipelines.inputs import Inputs, prepare_inputs, read_rows
 from roll_core.pipelines.launch import Crew, Setting, launch, set_up
-from roll_core.trackers import RunInfo, RunTrackers, open_trackers
+from roll_core.trackers import RunInfo, RunTrackers, open_trackers, read_metrics
 from roll_core.training import TrainPlan
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def run_rlvr(setting: Setting, display: RunDisplay) -> Outcome:
             pipeline = _assemble(setting, display, crew, waiter, inputs, folder, trackers)
             if resume is not None:
                 pipeline.parts.recovery.restore(resume)
+                pipeline.parts.reporter.recall(read_metrics(Path(trackers.locations["jsonl"])))
                 display.notice(f"going on after step {resume.step}, from {resume.path}")
             pipeline.run()
     finally:
