@@ -122,7 +122,7 @@ def _verdict(reference: str, answer: str, algebra: Algebra) -> bool:
     if len(answer) > MAX_CHARACTERS:
         raise UnreadableAnswer(f"the boxed answer has more than {MAX_CHARACTERS} characters")
     reference, answer = clean(reference), clean(answer)
-    if _folded(reference) == _folded(answer):
+    if _folded(_without_text(reference)) == _folded(_without_text(answer)):
         return True
     choice = _CHOICE.fullmatch(reference)
     chosen = _CHOICE_WITH_TEXT.fullmatch(answer)
@@ -141,6 +141,10 @@ def _verdict(reference: str, answer: str, algebra: Algebra) -> bool:
     if unsure is not None:
         raise unsure
     return False
+
+
+def _without_text(text: str) -> str:
+    return re.sub(r"\\text ?\{([^{}]*)\}", r" \1 ", text).strip()
 
 
 def _is_plain(node: Node) -> bool:
@@ -340,11 +344,11 @@ def _quantities(
         return [(Quantity(reference), Quantity(rf"({answer})\cdot \pi", Fraction(1, 180)))]
     is_percent = [text.endswith("%") for text in (reference, answer)]
     reference, answer = reference.removesuffix("%").strip(), answer.removesuffix("%").strip()
+    scales = [reference_unit.scale, answer_unit.scale]
     if is_percent[0] == is_percent[1]:
-        return [(Quantity(reference), Quantity(answer))]
-    hundredth = Fraction(1, 100)
-    pairs = [(Quantity(reference, hundredth if is_percent[0] else Fraction(1)),
-              Quantity(answer, hundredth if is_percent[1] else Fraction(1)))]  # fmt: skip
+        return [(Quantity(reference, scales[0]), Quantity(answer, scales[1]))]
+    scales = [scale / 100 if percent else scale for scale, percent in zip(scales, is_percent)]
+    pairs = [(Quantity(reference, scales[0]), Quantity(answer, scales[1]))]
     bare = exact.exact_value(answer if is_percent[0] else reference)
     if bare is not None and abs(bare) > 1:
         pairs.append((Quantity(reference), Quantity(answer)))

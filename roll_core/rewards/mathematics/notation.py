@@ -54,7 +54,7 @@ _LAYOUT = re.compile(
     r"|rm|bf|it|large|Large|normalsize)(?![A-Za-z])\.?"
 )
 _SPACE = re.compile(
-    r"\\(?:[,;:> ]|quad|qquad|thinspace|enspace|hfill)(?![A-Za-z])|~|\\hspace\s?\{[^{}]*\}|[\s\x00-\x1f]+"
+    r"(?<!\\)\\(?:[,;:> ]|quad|qquad|thinspace|enspace|hfill)(?![A-Za-z])|~|\\hspace\s?\{[^{}]*\}|[\s\x00-\x1f]+"
 )
 _WRAPPER = re.compile(
     r"\\(text|textbf|textit|textrm|textsf|texttt|textnormal|mathrm|mathbf|mathit|mathsf|mathnormal|mbox|hbox|emph"
@@ -98,6 +98,8 @@ _REPLACEMENTS = [
     (re.compile(r"\\div(?![A-Za-z])"), "/"),
     (re.compile(r"\\(?:infin|infty)(?![A-Za-z])|\\text\{ ?infinity ?\}", re.IGNORECASE), r"\\infty "),
     (re.compile(r"\+ ?\\infty"), r"\\infty"),
+    (re.compile(r"\\lg(?![A-Za-z])"), r"\\log_{10} "),
+    (re.compile(r"^ ?(?:\\text\{[^{}]*(?:answer[^{}]*|:) ?\}|\\approx(?![A-Za-z]))", re.IGNORECASE), ""),
     (re.compile(r"\\mathbb ?\{? ?R ?\}?|\\(?:R|Reals|reals)(?![A-Za-z])"), r"\\mathbb{R}"),
     (re.compile(r"\\(?:varnothing|emptyset)(?![A-Za-z])"), r"\\emptyset "),
     (re.compile(r"\\(?:lbrace)(?![A-Za-z])"), r"\\{"),
@@ -124,7 +126,7 @@ def clean(text: str) -> str:
         text = _to_ascii(text)
     text = text.replace("\\$", DOLLAR).replace("\\!", "")
     text = re.sub(r"^([-+]? ?)\$(?=[\d.]+$)", rf"\1{DOLLAR}", text.strip())
-    text = re.sub(r"\\[()\[\]]|\$", " ", text)
+    text = re.sub(r"(?<!\\)\\[()\[\]]|\$", " ", text)
     text = _SPACE.sub(" ", _LAYOUT.sub(" ", text))
     text = _unwrap(text)
     for pattern, replacement in _REPLACEMENTS:
@@ -172,9 +174,14 @@ def _unwrap(text: str) -> str:
 def _unwrapped(match: re.Match[str]) -> str:
     content = match.group(2)
     word = content.strip()
-    if word in _FUNCTIONS:
+    # Minutes are not the minimum: names that are also words need an argument.
+    argument = match.string[match.end() :].lstrip()[:1]
+    if word in _FUNCTIONS and (word not in ("min", "max", "det", "tan", "sec") or argument in ("(", "\\", "_", "{")):
         return f"\\{word} "
-    if match.group(1) in ("boxed", "fbox") or not re.search(r"[A-Za-z]{2}", word) or "\\" in word or "\x00" in word:
+    is_mathematics = (
+        re.match(r"[-+\xa4]? ?\d", word) or re.search(r"[=\\\x00]", word) or not re.search(r"[A-Za-z]{2}", word)
+    )
+    if match.group(1) in ("boxed", "fbox") or is_mathematics:
         return content
     # The mark keeps the result from being taken apart again; `_unwrap` turns it into a command.
     return f"\x00{{{content}}}"

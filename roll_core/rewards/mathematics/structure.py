@@ -48,6 +48,10 @@ _SHORT_WORDS = frozenset(
 )
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])|(?<![\d. ])\d{1,3}(?: \d{3})+(?![\d /])")
 
+_DOMAIN = re.compile(r"\(?[a-z](?:_\{\w+\})? ?\\in ?\\mathbb ?\{?[ZNQ]\}?(?:[_^]\{[^{}]*\})?\)?")
+# 11:00 and 3:30 pm, which are no ratios.
+_TIME = re.compile(r"\d{1,2}:0\d|\d{1,2}:\d\d ?[ap]\.? ?m\.?", re.IGNORECASE)
+
 _NOTHING = frozenset({"nosolution", "nosolutions", "norealsolution", "norealsolutions", "emptyset", "theemptyset"})
 _REALS = frozenset({"allrealnumbers", "allreals", "realnumbers", "therealnumbers", "allrealx"})
 _UNDEFINED = frozenset({"dne", "doesnotexist", "undefined", "thelimitdoesnotexist"})
@@ -165,7 +169,11 @@ def read(text: str, depth: int = 0) -> Node:
         return read(parts[-1], depth + 1)
     parts, separators = _split(text, _SEPARATORS)
     if separators:
-        items = tuple(read(part, depth + 1) for part in parts if part.strip())
+        # "k in Z" beside an answer explains the letter.
+        stated = [part for part in parts if part.strip() and not _DOMAIN.fullmatch(part.strip())]
+        if len(stated) == 1:
+            return read(stated[0], depth + 1)
+        items = tuple(read(part, depth + 1) for part in stated or parts if part.strip())
         return Items(items, connective="\\lor" if "\\lor" in separators else "\\land")
     sides, operators = _split(text, _RELATIONS)
     if operators and all(side.strip() for side in sides):
@@ -266,6 +274,9 @@ def _read_plain(text: str, depth: int) -> Node:
 
 
 def _as_word(text: str) -> str | None:
+    time = re.sub(r"\\text ?\{([^{}]*)\}", r"\1", text)
+    if _TIME.fullmatch(time):
+        return re.sub("[ .]", "", time.lower())
     rest = re.sub(r"\\text ?\{[^{}]*\}", "", text)
     is_words = "\\text" in text and not re.search(r"[A-Za-z0-9\\^_=+]", rest)
     if not is_words:

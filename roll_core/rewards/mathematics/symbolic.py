@@ -33,11 +33,14 @@ from roll_core.rewards.mathematics.structure import (
     SetOperation,
     Word,
     merge_all_thousands,
+    read,
 )
 from roll_core.rewards.mathematics.units import split_unit
 
 _DIGITS = 25
-_MAX_DIGITS = 1000
+# How far cancellation is followed: numbers that agree to so many digits are equal; functions at a point, to fewer.
+_MAX_DIGITS = 400
+_MAX_DIGITS_AT_POINT = 60
 _POINTS = ("37/100", "19/10", "-7/10", "-23/10", "51/10", "11/100", "-31/10", "83/10")
 _INTEGER_POINTS = ("1", "2", "3", "4", "5", "6")
 _MIN_POINTS = 3
@@ -80,13 +83,13 @@ class SympyAlgebra:
         return _same_sets(expected, given)
 
 
-def _both(read: Callable[[Any], Any], reference: Any, answer: Any) -> tuple[Any, Any]:
+def _both(reader: Callable[[Any], Any], reference: Any, answer: Any) -> tuple[Any, Any]:
     try:
-        expected = read(reference)
+        expected = reader(reference)
     except _Unreadable as error:
         raise UnreadableReference(f"the reference cannot be read: {error}") from None
     try:
-        return expected, read(answer)
+        return expected, reader(answer)
     except _Unreadable as error:
         raise UnreadableAnswer(f"the boxed answer cannot be read: {error}") from None
 
@@ -167,11 +170,11 @@ def same_value(expected: Any, given: Any) -> bool:
     return _same_function(expected, given)
 
 
-def _is_zero(number: Any) -> bool:
-    """Whether an expression without variables is zero, decided at up to a thousand digits."""
+def _is_zero(number: Any, max_digits: int = _MAX_DIGITS) -> bool:
+    """Whether an expression without variables is zero, decided at up to `max_digits` digits."""
     if number.is_Rational:
         return bool(number == 0)
-    digits = _digits(number, _DIGITS)
+    digits = _digits(number, _DIGITS, max_digits)
     parts = digits.as_real_imag() if digits.is_number else ()
     if not parts or not all(part.is_Float or part.is_Rational for part in parts):
         simple = sympy.simplify(number)
@@ -182,9 +185,9 @@ def _is_zero(number: Any) -> bool:
     return all(part == 0 or (part.is_Float and part._prec == 1) for part in parts)
 
 
-def _digits(number: Any, count: int) -> Any:
+def _digits(number: Any, count: int, max_digits: int = _MAX_DIGITS) -> Any:
     try:
-        return number.evalf(count, maxn=_MAX_DIGITS)
+        return number.evalf(count, maxn=max_digits)
     except ArithmeticError:
         raise CannotCompare("a number too large to evaluate") from None
 
@@ -217,7 +220,7 @@ def _same_at(expected: Any, given: Any, symbols: Sequence[Any], points: Sequence
         left, right = expected.subs(values), given.subs(values)
         if not all(_is_real_number(side) for side in (left, right)):
             continue
-        if not _is_zero(left - right):
+        if not _is_zero(left - right, _MAX_DIGITS_AT_POINT):
             return False
         count += 1
     return True if count >= _MIN_POINTS else None
@@ -359,7 +362,7 @@ def can_read(node: Node) -> str | None:
             return str(error)
         return None
     if isinstance(node, Relation):
-        children: list[Node] = [Scalar(side) for side in node.sides]
+        children: list[Node] = [read(side) for side in node.sides]
     elif isinstance(node, Items):
         children = list(node.items)
     elif isinstance(node, SetOperation):

@@ -31,7 +31,17 @@ _ALIASES = {
     **{"hr": "h", "hour": "h", "usd": "dollar", DOLLAR: "dollar", "liter": "l", "litre": "l", "gm": "g"},
     **{"radian": "rad", "pound": "lb", "meters": "m", "sq": "square", "cu": "cubic"},
 }
+_POWERS_BEFORE = {"square": 2, "cubic": 3}
+_POWERS_AFTER = {"squared": 2, "cubed": 3}
 _EXPANSIONS = {"mph": "mi/h", "kmh": "km/h", "kph": "km/h"}
+# Words that say how many, not of what.
+_SCALES = {
+    **{"hundred": "100", "thousand": "1000", "million": "1000000", "billion": "1000000000", "dozen": "12"},
+    **{"half": "1/2", "halve": "1/2", "third": "1/3", "fourth": "1/4", "fifth": "1/5", "sixth": "1/6", "eighth": "1/8"},
+    **{"tenth": "1/10", "hundredth": "1/100", "thousandth": "1/1000", "millionth": "1/1000000"},
+}
+# Arithmetic in words, which is not read.
+_ARITHMETIC = frozenset({"times", "plus", "minus", "over", "divided", "factorial", "not", "nor", "to"})
 # Words that name no unit: they say what was counted in general, or nothing.
 _EMPTY = frozenset({"unit", "of", "the", "a", "approximately", "about", "total", "exactly"})
 
@@ -49,10 +59,14 @@ _PLAIN_VALUE = re.compile(r"-?[\d.,]+(?:/\d+)?|-?\d* ?\\frac\{-?\d+\}\{\d+\}")
 
 @dataclass(frozen=True)
 class Unit:
-    """Dimensions with their exponents, and the size in the table's base units."""
+    """Dimensions with their exponents, and the size in the table's base units.
+
+    `scale` is the part of the size that counts even where the unit is ignored: 1000000 in "million dollars".
+    """
 
     dimensions: Mapping[str, int]
     size: Fraction = Fraction(1)
+    scale: Fraction = Fraction(1)
 
 
 NO_UNIT = Unit({})
@@ -63,8 +77,10 @@ def split_unit(text: str) -> tuple[str, Unit]:
     """The value and the unit of a cleaned answer; `NO_UNIT` where it has none or is only words."""
     currency = _CURRENCY.match(text)
     if currency and re.match(r"[\d.\\]", text[currency.end() :]):
-        unit = Unit({"dollar": 1}) if currency.group("dollar") else Unit({currency.group().strip("- ."): 1})
-        return currency.group("sign") + text[currency.end() :], unit
+        # What follows the amount may still be a number word: $7 million.
+        value, rest = split_unit(text[currency.end() :])
+        name = "dollar" if currency.group("dollar") else currency.group().strip("- .")
+        return currency.group("sign") + value, Unit({name: 1}, rest.scale, rest.scale)
     degrees = _DEGREES.match(text)
     # In \\sin 30^\\circ the sign belongs to the function's argument.
     if degrees and not _FUNCTION.search(degrees.group("value")):
@@ -76,7 +92,8 @@ def split_unit(text: str) -> tuple[str, Unit]:
         return text, NO_UNIT
     if "\\text" not in match.group("unit") and not _is_plain_unit(match):
         return text, NO_UNIT
-    return match.group("value").strip(), _parse(match.group("unit"))
+    parsed = _parse(match.group("unit"))
+    return (text, NO_UNIT) if parsed is None else (match.group("value").strip(), parsed)
 
 
 def _is_plain_unit(match: re.Match[str]) -> bool:
@@ -102,31 +119,30 @@ def _canonical(word: str) -> str:
     return lowered.removesuffix("s") if len(lowered) > 2 else lowered
 
 
-def _parse(text: str) -> Unit:
+def _parse(text: str) -> Unit | None:
     text = re.sub(r"\\text\{([^{}]*)\}", r" \1 ", text).replace("\\cdot", " ").replace("\\", " ")
     text = re.sub(r"[()$.,]", " ", re.sub(r"\bper\b", "/", text))
     for name, expansion in _EXPANSIONS.items():
         text = re.sub(rf"\b{name}\b", expansion, text)
     dimensions: dict[str, int] = {}
-    size = Fraction(1)
+    size = scale = Fraction(1)
     prefix = 1
     for position, part in enumerate(text.split("/")):
-        sign = 1 if position == 0 else -1
         for word, power in re.findall(r"([A-Za-z\u00a4'-]+)(?: ?\^ ?\{? ?(-?\d))?", part):
             name = _canonical(word)
-            if name in ("square", "squared", "cubic", "cubed"):
-                exponent = 2 if name.startswith("square") else 3
-                if name in ("squared", "cubed"):
-                    dimensions = {key: value * exponent for key, value in dimensions.items()}
-                    size = size**exponent
-                else:
-                    prefix = exponent
-                continue
-            if name in _EMPTY:
-                continue
-            dimension, factor = _KNOWN.get(name, (name, Fraction(1)))
-            exponent = sign * prefix * int(power or 1)
+            exponent = prefix * int(power or 1) * (1 if position == 0 else -1)
             prefix = 1
-            dimensions[dimension] = dimensions.get(dimension, 0) + exponent
-            size *= factor**exponent
-    return Unit({name: power for name, power in dimensions.items() if power}, size)
+            if word.lower() in _ARITHMETIC or (name in _POWERS_AFTER and not dimensions):
+                return None
+            if name in _POWERS_BEFORE:
+                prefix = _POWERS_BEFORE[name]
+            elif name in _POWERS_AFTER:
+                dimensions = {key: value * _POWERS_AFTER[name] for key, value in dimensions.items()}
+                size = size ** _POWERS_AFTER[name]
+            elif name in _SCALES:
+                scale *= Fraction(_SCALES[name]) ** exponent
+            elif name not in _EMPTY:
+                dimension, factor = _KNOWN.get(name, (name, Fraction(1)))
+                dimensions[dimension] = dimensions.get(dimension, 0) + exponent
+                size *= factor**exponent
+    return Unit({name: power for name, power in dimensions.items() if power}, size * scale, scale)
