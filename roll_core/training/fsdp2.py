@@ -66,6 +66,11 @@ class Fsdp2Strategy(TrainStrategy):
         from roll_core.training.stepping import add_gradients
 
         optimizer = self._trained()
+        if loss.needs_values != is_critic(self.role):
+            gives, needs = ("values", "tokens") if is_critic(self.role) else ("tokens", "values")
+            raise ValueError(
+                f"role '{self.context.role}' gives {gives}, and {type(loss).__name__} is a loss of {needs}"
+            )
         tallies = add_gradients(self.model, batch, loss, cut_for_training(self.role))
         report = optimizer.step()
         metrics = {name: tally.value for name, tally in add_up(tallies).items()}

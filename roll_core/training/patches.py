@@ -33,7 +33,7 @@ def patch_problems(config: Fsdp2Config, platform: Platform) -> Iterator[Problem]
         try:
             _resolve(name, platform)
         except PluginError as error:
-            yield Problem(f"strategy_args.strategy_config.{keys[name]}", str(error), True)
+            yield Problem(f"strategy_args.strategy_config.{keys[name]}", str(error).replace("\n", "\n  "), True)
 
 
 def apply_patches(model: torch.nn.Module, config: Fsdp2Config, platform: Platform) -> None:

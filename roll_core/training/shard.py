@@ -44,6 +44,25 @@ def shard(model: nn.Module, mesh: DeviceMesh, config: Fsdp2Config, compute_dtype
         # A factor of 1 alone would ask for a scaled sum, which not every collective backend has.
         unit.set_gradient_divide_factor(1.0)
         unit.set_force_sum_reduction_for_comms(True)
+    if has_separate_experts(model) and not config.apply_expert_patch:
+        _expect_unused_experts(model)
+
+
+def has_separate_experts(model: nn.Module) -> bool:
+    """Whether each expert is a module of its own, which a rank runs only where its tokens are routed to it."""
+    return any(
+        name.endswith(".experts") and isinstance(module, nn.ModuleList) for name, module in model.named_modules()
+    )
+
+
+def _expect_unused_experts(model: nn.Module) -> None:
+    """Let an expert without tokens on a rank count as a gradient of zero: ranks must sum the same tensors."""
+    for unit in sharded_units(model):
+        if not hasattr(unit, "set_reduce_scatter_unused_params"):
+            rule = f"{type(model).__name__} runs each expert only where it has tokens, which torch {torch.__version__}"
+            rule += " cannot sum over ranks; the patch runs all of them"
+            raise ConfigError([Problem("strategy_args.strategy_config.apply_expert_patch", rule, False, "true")])
+        unit.set_reduce_scatter_unused_params(True, recurse=False)
 
 
 def sharded_units(model: nn.Module) -> Iterator[FSDPModule]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as distributed
 import torch.multiprocessing as multiprocessing
-from transformers import AutoModelForCausalLM, LlamaConfig, Qwen3Config
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen3Config, Qwen3MoeConfig
 
 from roll_core.config.schema import WorkerConfig
 from roll_core.context import WorkerContext
@@ -42,6 +42,25 @@ def write_model(folder: Path, *, tied: bool = False, family: str = "qwen3", **ch
     )
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     (folder / "tokenizer.json").write_text("{}", encoding="utf-8")
+    return folder
+
+
+def write_expert_model(folder: Path) -> Path:
+    """A random mixture of experts, each of them a set of tensors of its own in the folder."""
+    torch.manual_seed(7)
+    config = Qwen3MoeConfig(
+        **SIZES,
+        num_key_value_heads=2,
+        head_dim=16,
+        moe_intermediate_size=16,
+        num_experts=4,
+        num_experts_per_tok=2,
+        initializer_range=0.2,
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=1,
+    )
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     return folder
 
 

@@ -279,6 +279,16 @@ def test_a_role_without_a_plan_cannot_be_trained(model: Path, opened: list[Fsdp2
         start(opened, model).train_step(rows, advantage_loss(rows))
 
 
+def test_a_loss_of_values_is_refused_by_an_actor_and_one_of_tokens_by_a_critic(
+    model: Path, opened: list[Fsdp2Strategy]
+) -> None:
+    rows = batch(2)
+    with pytest.raises(ValueError, match="role 'actor_train' gives tokens, and SquaredValueLoss is a loss of values"):
+        start(opened, model, TrainPlan(4)).train_step(rows, SquaredValueLoss(1))
+    with pytest.raises(ValueError, match="role 'critic' gives values, and AdvantageLoss is a loss of tokens"):
+        start(opened, model, TrainPlan(4), name="critic").train_step(rows, advantage_loss(rows))
+
+
 def test_a_mini_batch_without_rows_is_an_error(model: Path, opened: list[Fsdp2Strategy]) -> None:
     rows = batch(2)
     with pytest.raises(ValueError, match="without a row on any rank"):

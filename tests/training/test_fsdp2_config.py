@@ -6,16 +6,20 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import torch
+from torch.distributed.fsdp import FSDPModule
 from transformers import AutoModelForCausalLM
 
 from roll_core.backend import Availability
+from roll_core.context import WorkerContext
 from roll_core.errors import ConfigError, PluginError
 from roll_core.platforms.cpu import CpuPlatform
 from roll_core.training import ModelPatch
 from roll_core.training.fsdp2 import Fsdp2Strategy
 from roll_core.training.fsdp2_config import Fsdp2Config, WrapPolicy
 from roll_core.training.patches import apply_patch, requested_patches
-from roll_core.training.shard import units
+from roll_core.training.process_group import join, mesh
+from roll_core.training.shard import shard, units
 from tests.training.support import role, strategy_for, write_model
 
 
@@ -158,3 +162,18 @@ def test_a_class_that_the_model_lacks_is_an_error_that_shows_what_it_has(model: 
         names_of_units(model, transformer_layer_cls_to_wrap=["LlamaDecoderLayer"])
     assert "wrap_policy.transformer_layer_cls_to_wrap: the model has no LlamaDecoderLayer" in str(raised.value)
     assert "Qwen3DecoderLayer" in str(raised.value)
+
+
+def test_separate_experts_need_the_patch_where_torch_cannot_sum_unused_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(FSDPModule, "set_reduce_scatter_unused_params", raising=False)
+    layer = torch.nn.Module()
+    layer.experts = torch.nn.ModuleList([torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)])
+    model = torch.nn.Sequential(layer)
+    owns_group = join(CpuPlatform(), WorkerContext("test"))
+    config = Fsdp2Config(wrap_policy=WrapPolicy(transformer_layer_cls_to_wrap=["Linear"]))
+    try:
+        with pytest.raises(ConfigError, match=r"apply_expert_patch: .* runs each expert only where it has tokens"):
+            shard(model, mesh(CpuPlatform(), 1, 1), config, torch.float32)
+    finally:
+        if owns_group:
+            torch.distributed.destroy_process_group()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from roll_core.data import DataProto
@@ -18,6 +19,7 @@ from tests.training.support import (
     role,
     run_ranks,
     strategy_for,
+    write_expert_model,
     write_model,
 )
 
@@ -57,7 +59,14 @@ def tied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def two(model: Path, tied: Path, rows: DataProto, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+def experts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_expert_model(tmp_path_factory.mktemp("experts"))
+
+
+@pytest.fixture(scope="module")
+def two(
+    model: Path, tied: Path, experts: Path, rows: DataProto, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[Any]]:
     """Everything that two ranks do in this file, done once: starting processes takes most of the time."""
     bf16 = {"strategy": {"param_dtype": "bf16", "reduce_dtype": "bf16"}}
     work: dict[str, Any] = {}
@@ -73,6 +82,8 @@ def two(model: Path, tied: Path, rows: DataProto, tmp_path_factory: pytest.TempP
     work["steps, empty share"] = (jobs.train, (model, rows, [7, 0], STEPS, {}))
     work["steps, offloaded"] = (jobs.train, (model, rows, [5, 2], STEPS, {"strategy": {"offload_policy": True}}))
     work["steps, bf16"] = (jobs.train, (model, rows, [5, 2], STEPS, bf16))
+    work["experts"] = (jobs.gradients_of_share, (experts, rows, [6, 1], {}))
+    work["weights of experts"] = (jobs.train, (experts, rows, [5, 2], 0, {}))
     work["critic"] = (jobs.critic_values, (model, rows, [5, 2]))
     return run_ranks(work, 2, tmp_path_factory.mktemp("two"))
 
@@ -122,6 +133,21 @@ def test_the_weights_of_a_tied_model_carry_both_names(two: dict[str, list[Any]],
     weights = two["steps, tied"][1][1]
     assert torch.equal(weights["lm_head.weight"], weights["model.embed_tokens.weight"])
     assert list(weights) == list(AutoModelForCausalLM.from_pretrained(tied).state_dict())
+
+
+def test_two_ranks_of_a_mixture_of_experts_have_the_gradients_of_one(
+    two: dict[str, list[Any]], experts: Path, rows: DataProto
+) -> None:
+    expected = one(experts, rows)
+    for found in two["experts"]:
+        assert distance(found, expected) < 1e-6
+
+
+def test_weights_of_experts_are_sent_as_the_folder_names_them(two: dict[str, list[Any]], experts: Path) -> None:
+    expected = load_file(experts / "model.safetensors")
+    for _, weights, _ in two["weights of experts"]:
+        assert weights.keys() == expected.keys()
+        assert all(torch.equal(weights[name], tensor) for name, tensor in expected.items())
 
 
 def test_bf16_computes_nearly_the_same_and_sends_bf16(two: dict[str, list[Any]]) -> None:
