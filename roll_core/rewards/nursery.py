@@ -122,7 +122,8 @@ class Nursery:
             send_message(control, Setup(self._spec, self._options, paths, self._memory_limit_bytes, os.getpid()))
             problem: str | None = receive_message(control)
         except TimeoutError:
-            self._stop()
+            # It has no children yet, and does not listen.
+            self._stop(patience_s=0.0)
             raise RollError(f"reward '{self._spec}' was not loaded within {self._start_timeout_s:g} s") from None
         except (OSError, EOFError):
             status = self._stop()
@@ -147,7 +148,7 @@ class Nursery:
             theirs.close()
         return Child(pid, ours, self._process)
 
-    def _stop(self) -> int | None:
+    def _stop(self, patience_s: float = 5.0) -> int | None:
         process, self._process = self._process, None
         if self._control is not None:
             self._control.close()
@@ -156,7 +157,7 @@ class Nursery:
             return None
         try:
             # Closing the socket is the request to end; the nursery kills its children first.
-            return process.wait(timeout=5.0)
+            return process.wait(timeout=patience_s)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
