@@ -101,7 +101,8 @@ def test_plain_numbers_are_graded_without_importing_the_algebra_system() -> None
         "from roll_core.rewards.math_rule import MathRuleReward\n"
         "reward = MathRuleReward()\n"
         "pairs = [('7', '7'), ('0.5', '\\\\frac12'), ('25\\\\%', '0.25'), ('12,345', '12345'), ('(1,2)', '(1,2)')]\n"
-        "scores = [reward.quick_score(RewardSample('1', '', f'\\\\boxed{{{answer}}}', gold)) for answer, gold in pairs]\n"
+        "samples = [RewardSample('1', '', f'\\\\boxed{{{answer}}}', gold) for answer, gold in pairs]\n"
+        "scores = [reward.quick_score(sample) for sample in samples]\n"
         "print([score.score for score in scores], 'sympy' in sys.modules, 'torch' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
