@@ -40,7 +40,7 @@ def main() -> None:
     try:
         build_app()(prog_name="roll")
     except RollError as error:
-        print(error, file=sys.stderr)
+        print(error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
         sys.exit(2 if isinstance(error, ConfigError) else 1)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from roll_core.cluster.guard import guarded
 from roll_core.errors import RollError
 from roll_core.platforms import Platform
 
@@ -56,7 +57,8 @@ def open_session(platform: Platform, address: str | None = None) -> Iterator[Ses
         advice = "check `ray status` there, or unset RAY_ADDRESS" if asked else "see the traceback of the cause"
         raise RollError(f"cannot {action}\n  cause: {error}\n  try: {advice}") from error
     try:
-        yield Session(namespace, owned=not asked, address=asked or "local")
+        with nullcontext() if asked else guarded():
+            yield Session(namespace, owned=not asked, address=asked or "local")
     finally:
         ray.shutdown()
 

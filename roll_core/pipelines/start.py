@@ -120,7 +120,9 @@ def _assemble(
     from roll_core.rollout.weight_update import WeightUpdate
 
     config = setting.config
-    scheduler = RolloutScheduler(crew.actor_infer, RewardRouter(crew.rewards), waiter, inputs.tokenizer, config.seed)
+    scheduler = RolloutScheduler(
+        crew.actor_infer, RewardRouter(crew.rewards, display.notice), waiter, inputs.tokenizer, config.seed
+    )
     shaper = Shaper(config)
     bucket_bytes = config.model_update_buffer_size_mb * 2**20
     return RlvrPipeline(

@@ -67,7 +67,11 @@ class Collector:
                 raise RollError(_gave_up(dropped, drawn, batch_size))
             wanted = [index for domain, count in missing.items() for index in self.sampler.draw(domain, count, in_use)]
             in_use.update(wanted)
-        counts = {"scheduler/collect_query_count": drawn, "scheduler/query_filter_count": len(dropped)}
+        counts = {
+            "scheduler/collect_query_count": drawn,
+            "scheduler/query_filter_count": len(dropped),
+            "rewards/worker_restarts": self.scheduler.rewards.restarts,
+        }
         return kept, {name: float(count) for name, count in counts.items()}
 
     def _keeps(self, group: Sequence[Sample]) -> bool:

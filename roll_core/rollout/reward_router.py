@@ -1,9 +1,8 @@
-"""Sends samples to the reward workers of their domain, and counts what came back."""
+"""Sends samples to the reward workers of their domain, and notices when a worker had to be started again."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from roll_core.cluster.calls import Call
 from roll_core.cluster.group import WorkerGroup
@@ -14,10 +13,9 @@ from roll_core.rewards import RewardSample, Score
 class RewardRouter:
     """One group of reward workers per domain. Samples go to whichever worker of the domain has the fewest."""
 
-    def __init__(self, domains: Mapping[str, WorkerGroup]) -> None:
-        self.domains = dict(domains)
+    def __init__(self, domains: Mapping[str, WorkerGroup], notify: Callable[[str], None]) -> None:
+        self.domains, self.notify = dict(domains), notify
         self.restarts = 0
-        self.statuses: Counter[str] = Counter()
         self._waiting = {domain: [0] * len(group) for domain, group in self.domains.items()}
         self._sent: dict[Call, tuple[str, int, list[str]]] = {}
         self._pids: dict[str, int] = {}
@@ -53,5 +51,5 @@ class RewardRouter:
         if self._pids.setdefault(call.worker.name, pid) != pid:
             self._pids[call.worker.name] = pid
             self.restarts += 1
-        self.statuses.update(score.status.value for score in scores)
+            self.notify(f"reward worker {call.worker.name} died and was started again; its samples were scored anew")
         return dict(zip(ids, scores))
