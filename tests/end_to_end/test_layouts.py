@@ -1,0 +1,36 @@
+"""The same job on two trainers and two engines, sharing devices or not."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.end_to_end.runs import Run
+
+MakeRun = Callable[..., Run]
+
+TWO_TRAINERS = ("actor_train.device_mapping=[0,1]", "actor_train.training_args.gradient_accumulation_steps=2")
+COLOCATED = (*TWO_TRAINERS, "actor_infer.device_mapping=[0,1]")
+SEPARATE = (*TWO_TRAINERS, "actor_infer.device_mapping=[2,3]")
+SHORT = ("max_steps=2", "save_steps=0")
+
+
+@pytest.fixture(scope="module")
+def single(make_run: MakeRun) -> Run:
+    run = make_run("single", *SHORT)
+    code, output = run.finish()
+    assert code == 0, output
+    return run
+
+
+@pytest.mark.parametrize("layout", [COLOCATED, SEPARATE], ids=["colocated", "separate"])
+def test_two_trainers_and_two_engines_do_what_one_of_each_does(
+    single: Run, make_run: MakeRun, layout: tuple[str, ...]
+) -> None:
+    run = make_run("layout", *SHORT, *layout)
+    code, output = run.finish()
+    assert code == 0, output
+    assert run.rollouts()["step-000001.jsonl"] == single.rollouts()["step-000001.jsonl"]
+    ours, theirs = run.metrics(), single.metrics()
+    for step in (1, 2):
+        for name in ("train/loss", "train/grad_norm", "reward/mean", "actor/pg_loss"):
+            assert ours[step][name] == pytest.approx(theirs[step][name], rel=1e-4, abs=1e-6), (step, name)
