@@ -10,11 +10,12 @@ from roll_core.config.pipeline import BaseConfig
 from roll_core.config.resolution import started_roles
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.roles import DataArgs
-from roll_core.data.jsonl import check_files, find_file
+from roll_core.data.jsonl import find_file, read_files
 from roll_core.data.tags import tag_routes
 from roll_core.errors import ConfigError, DataError, Problem
-from roll_core.objects import spec_problem
+from roll_core.objects import our_name, spec_problem
 from roll_core.rewards.builtin import BUILTIN_REWARDS
+from roll_core.rewards.math_rule import check_ground_truth
 
 QUICK_BYTES = 8 * 2**20
 """Data up to this size is read row by row by `roll check`, which must answer at once; a run reads all of it."""
@@ -86,11 +87,22 @@ def _data(config: RLVRConfig, quick: bool) -> Iterator[Problem]:
         if quick and _size(data.file_name, folder) > QUICK_BYTES:
             yield from _existence(path, data.file_name, folder)
         else:
-            yield from _rows(path, data, folder, routes)
+            yield from _rows(path, data, folder, routes, _by_mathematics(config))
 
 
-def _rows(path: str, data: DataArgs, folder: str, routes: dict[str, str]) -> Iterator[Problem]:
-    found = check_files(data.file_name or [], folder, routes, columns_of(data))
+def _by_mathematics(config: RLVRConfig) -> set[str]:
+    """Domains whose answers the math rule grades."""
+    return {name for name, reward in config.rewards.items() if our_name(reward.worker_cls or name) == "math_rule"}
+
+
+def _rows(
+    path: str, data: DataArgs, folder: str, routes: dict[str, str], by_mathematics: set[str]
+) -> Iterator[Problem]:
+    rows, found = read_files(data.file_name or [], folder, routes, columns_of(data))
+    for row in rows:
+        wrong = check_ground_truth(row.ground_truth) if row.domain in by_mathematics else None
+        if wrong is not None:
+            found.append(Problem(f"{row.file}:{row.line}: ground_truth", wrong))
     for problem in found[:_SHOWN]:
         where = f"{path}.file_name: {problem.path}" if problem.path else f"{path}.file_name"
         yield Problem(where, problem.rule, problem.value, problem.hint)

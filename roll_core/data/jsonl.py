@@ -13,7 +13,7 @@ from roll_core.data.rows import Columns, Row, problem_at, read_row
 from roll_core.data.tags import nearest, tag_routes
 from roll_core.errors import DataError, Problem
 
-__all__ = ["Columns", "Row", "check_files", "find_file", "load_rows", "tag_routes"]
+__all__ = ["Columns", "Row", "check_files", "find_file", "load_rows", "read_files", "tag_routes"]
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -49,7 +49,18 @@ def check_files(
     columns: Columns | None = None,
 ) -> list[Problem]:
     """Every problem that `load_rows` would refuse the files for; empty if there is none."""
-    return _read(file_names, dataset_dir, tag_to_domain or {}, columns or Columns()).problems
+    return read_files(file_names, dataset_dir, tag_to_domain, columns)[1]
+
+
+def read_files(
+    file_names: str | Sequence[str],
+    dataset_dir: str = "",
+    tag_to_domain: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
+) -> tuple[list[Row], list[Problem]]:
+    """The rows that can be used, and every problem with the others."""
+    reading = _read(file_names, dataset_dir, tag_to_domain or {}, columns or Columns())
+    return reading.rows, reading.problems
 
 
 def describe(problems: Sequence[Problem], limit: int = 20) -> str:
