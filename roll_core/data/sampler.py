@@ -22,7 +22,7 @@ class PromptSampler:
         seed: decides every order.
         interleave_probs: domain -> share of a batch. Shares are `int(prob * batch_size)` prompts; the last domain
             with a share takes the remainder. None: in proportion to the domains' sizes.
-        fingerprint: of the prompts; a state saved with another one is refused.
+        fingerprint: of the prompts; a state that was saved with another one is refused.
 
     Raises:
         DataError: a domain without prompts or with fewer than its share of a batch, prompts of a domain that
@@ -41,7 +41,7 @@ class PromptSampler:
         for domain in domains:
             sizes[domain] += 1
         self.shares = _shares(sizes, batch_size, interleave_probs)
-        self._fingerprint = f"{len(domains)} {fingerprint}".strip()
+        self._origin = {"seed": seed, "prompts": len(domains), "fingerprint": fingerprint, "domains": list(sizes)}
         members: dict[str, list[int]] = {domain: [] for domain in sizes}
         for index, domain in enumerate(domains):
             members[domain].append(index)
@@ -60,10 +60,11 @@ class PromptSampler:
         """The next prompts of a domain, to fill up a batch.
 
         Args:
-            avoid: prompts already in the batch; where the draw crosses into the next epoch, they come later in it.
+            avoid: prompts drawn for this batch before. Where the draw crosses into the next epoch they come last in
+                it, so that one is given again only when all others were.
 
         Raises:
-            DataError: an unknown domain, or more prompts than the domain can give without repeating one.
+            DataError: an unknown domain, or more prompts than the domain has.
         """
         if domain not in self._streams:
             raise DataError(f"no prompts of domain '{domain}'; the data has: {', '.join(self._streams)}")
@@ -74,20 +75,24 @@ class PromptSampler:
         streams = {
             name: {"epoch": s.epoch, "position": s.position, "late": s.late} for name, s in self._streams.items()
         }
-        return {"fingerprint": self._fingerprint, "streams": streams}
+        return {"origin": self._origin, "streams": streams}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where the state was taken.
 
         Raises:
-            CheckpointError: the prompts are not those the state was taken with.
+            CheckpointError: seed or prompts are not those the state was taken with.
         """
-        if state["fingerprint"] != self._fingerprint or state["streams"].keys() != self._streams.keys():
+        if state["origin"] != self._origin:
+            changed = [
+                f"  {name}: {state['origin'].get(name)} in the checkpoint, {value} now\n"
+                for name, value in self._origin.items()
+                if state["origin"].get(name) != value
+            ]
             raise CheckpointError(
                 "the training prompts are not those of the checkpoint, so the run cannot continue where it stopped\n"
-                f"  checkpoint: {state['fingerprint']} ({', '.join(state['streams'])})\n"
-                f"  now:        {self._fingerprint} ({', '.join(self._streams)})\n"
-                "  try: restore the data files, template and prompt_length, or start a new run from the saved model"
+                + "".join(changed)
+                + "  try: restore the data files, template, prompt_length and seed; or start a new run from its model"
             )
         for name, saved in state["streams"].items():
             self._streams[name].restore(saved["epoch"], saved["position"], saved["late"])
@@ -97,7 +102,7 @@ class PromptSampler:
 class _Stream:
     """The prompts of one domain: an order per epoch, and how much of it was drawn.
 
-    `late` are the prompts that this epoch's order puts off, as the draw that opened it already held them; with
+    `late` are the prompts that this epoch's order puts last, as the draw that opened it already held them; with
     `key` and `epoch` they determine the order, so that a saved state stays small.
     """
 
@@ -115,17 +120,17 @@ class _Stream:
         return self.epoch * len(self.members) + self.position
 
     def take(self, count: int, avoid: Collection[int]) -> list[int]:
-        held = set(avoid).intersection(self.members) if avoid else set()
-        if count > len(self.members) - len(held):
+        if count > len(self.members):
             raise DataError(
-                f"{count} different prompts asked of the {len(self.members)} of a domain, {len(held)} of them in use\n"
+                f"{count} different prompts asked of a domain that has {len(self.members)}\n"
                 "  try: a smaller rollout_batch_size, or more rows"
             )
         taken = self._order[self.position : self.position + count]
         self.position += len(taken)
         if len(taken) < count:
             missing = count - len(taken)
-            self.restore(self.epoch + 1, 0, sorted(held.union(taken)))
+            held = set(avoid).intersection(self.members).difference(taken)
+            self.restore(self.epoch + 1, 0, sorted(held) + sorted(taken))
             taken = taken + self._order[:missing]
             self.position = missing
         return taken
@@ -139,7 +144,7 @@ class _Stream:
         order = list(self.members)
         random.Random(f"{self.key} {self.epoch}").shuffle(order)
         late = set(self.late)
-        return [index for index in order if index not in late] + [index for index in order if index in late]
+        return [index for index in order if index not in late] + self.late
 
 
 def _shares(sizes: Mapping[str, int], batch_size: int, probs: Mapping[str, float] | None) -> dict[str, int]:

@@ -34,7 +34,8 @@ class TemplateChoice:
     tag_to_template: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        named = {"data_args.template": self.template, "global_template": self.global_template or self.template}
+        named = {"data_args.template": self.template}
+        named |= {"global_template": self.global_template} if self.global_template else {}
         named |= {f"tag_to_template.{tag}": name for tag, name in self.tag_to_template.items()}
         problems = [problem for path, name in named.items() for problem in template_problems(path, name)]
         if problems:
