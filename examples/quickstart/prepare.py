@@ -93,7 +93,10 @@ def prepare(
 def _is_whole(assets: Assets, settings: dict[str, object]) -> bool:
     if not assets.manifest.is_file():
         return False
-    manifest = json.loads(assets.manifest.read_text())
+    try:
+        manifest = json.loads(assets.manifest.read_text())
+    except ValueError:
+        return False
     sizes = {str(path.relative_to(assets.folder)): path.stat().st_size for path in _files(assets)}
     return manifest == {"settings": settings, "sizes": sizes}
 
