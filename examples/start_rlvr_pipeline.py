@@ -6,9 +6,9 @@ DIR is absolute, or relative to the working directory or to this folder.
 import argparse
 import sys
 
-from roll_core.config.compose import load_config
+from roll_core.config.locate import find_config
 from roll_core.errors import ConfigError, RollError
-from roll_core.pipelines.run import run_config
+from roll_core.pipelines.run import run_file
 
 
 def main() -> None:
@@ -19,7 +19,7 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="dotted keys to change")
     given = parser.parse_args()
     try:
-        run_config(load_config(given.config_path, given.config_name, given.overrides))
+        run_file(find_config(given.config_path, given.config_name), given.overrides)
     except RollError as error:
         print(error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
         sys.exit(2 if isinstance(error, ConfigError) else 1)

@@ -21,9 +21,8 @@ import curve
 import prepare
 import warm_start
 
-from roll_core.config.compose import load_config_file
 from roll_core.errors import ConfigError, RollError
-from roll_core.pipelines.run import run_config
+from roll_core.pipelines.run import run_file
 
 CONFIG = Path(__file__).parent / "rlvr.yaml"
 
@@ -38,8 +37,7 @@ def main() -> None:
     print("making the model: it copies a student who forgets three of four carries", flush=True)
     prepare.prepare(prepare.FOLDER, given.seed, report=prepare.show_progress(warm_start.STEPS))
     try:
-        config = load_config_file(CONFIG, [f"seed={given.seed}", *given.overrides], pipeline="rlvr")
-        outcome = run_config(config)
+        outcome = run_file(CONFIG, [f"seed={given.seed}", *given.overrides])
     except RollError as error:
         print(error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
         sys.exit(2 if isinstance(error, ConfigError) else 1)

@@ -18,7 +18,6 @@ def run(
     overrides: Annotated[list[str] | None, typer.Argument(help="key=value, dotted keys, as many as you like.")] = None,
 ) -> None:
     """Run a config; what is wrong with it is said before anything starts."""
-    from roll_core.config.compose import load_config_file
-    from roll_core.pipelines.run import run_config
+    from roll_core.pipelines.run import run_file
 
-    run_config(load_config_file(config, overrides or ()))
+    run_file(config, overrides or ())

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from roll_core.config.compose import Reading
 from roll_core.config.machine import files_problems
 from roll_core.config.pipeline import BaseConfig
 from roll_core.config.resolution import Resolution, platform_of, resolve_config, started_roles
@@ -64,6 +65,21 @@ def check_run(
 def run_problems(config: BaseConfig, registry: Registry, environ: Mapping[str, str] = os.environ) -> list[Problem]:
     """What keeps a config from running on this machine, as `check_run` finds it."""
     return check_run(config, registry, environ).problems
+
+
+def require_read(reading: Reading, registry: Registry, environ: Mapping[str, str] = os.environ) -> BaseConfig:
+    """The config, if all of it could be read.
+
+    Raises:
+        ConfigError: with what could not be read, and everything else that is wrong, here and on any machine.
+    """
+    if reading.config is not None and not reading.problems:
+        return reading.config
+    problems = list(reading.problems)
+    if reading.config is not None:
+        found = reading.sound(check_run(reading.config, registry, environ, quick=True).problems)
+        problems += merged(found, reading.rule_problems())
+    raise ConfigError(problems, reading.source)
 
 
 def require_runnable(config: BaseConfig, registry: Registry, environ: Mapping[str, str] = os.environ) -> RunCheck:

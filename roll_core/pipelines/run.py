@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from roll_core.config.compose import read_config
+from roll_core.config.locate import find_file
 from roll_core.config.pipeline import BaseConfig
 from roll_core.config.rlvr import RLVRConfig
+from roll_core.config.runnable import require_read
 from roll_core.display import RunDisplay
 from roll_core.errors import ConfigError, Problem
 from roll_core.pipelines.decide import decide
+from roll_core.plugins import load_plugins
 
 if TYPE_CHECKING:
     from roll_core.pipelines.start import Outcome
+
+
+def run_file(path: str | Path, overrides: Sequence[str] = ()) -> Outcome:
+    """Run a config file with overrides such as `max_steps=3`; see `run_config`."""
+    return run_config(require_read(read_config(find_file(path), overrides), load_plugins()))
 
 
 def run_config(config: BaseConfig) -> Outcome:
