@@ -162,7 +162,8 @@ def _report(call: Call, error: BaseException) -> NoReturn:
 def _cause(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "SIGKILL" in line or "exit" in line.lower() or "killed" in line]
-    return (telling or lines or [type(error).__name__])[0]
+    # Ray goes on with a paragraph of what it might have been, the same for every death.
+    return (telling or lines or [type(error).__name__])[0].partition(" Some common causes include")[0]
 
 
 def _tail(log_file: Path, lines: int = 5) -> str:

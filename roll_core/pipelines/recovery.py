@@ -11,7 +11,7 @@ from roll_core.cluster.calls import Waiter
 from roll_core.cluster.group import WorkerGroup
 from roll_core.config.schema import RLVRConfig
 from roll_core.data.sampler import PromptSampler
-from roll_core.errors import RollError
+from roll_core.errors import RollError, WorkerDied
 from roll_core.pipelines.launch import Crew
 from roll_core.pipelines.shaping import Shaper
 
@@ -101,7 +101,9 @@ class Recovery:
                 self.save(Waiter(RESCUE_TIMEOUT_S))
             except RollError as error:
                 self.folder.discard(self.step)
-                return f"step {self.step} could not be saved: {error}\n{self._advice()}"
+                # A dead worker is described in full by the error that ended the run.
+                shown = str(error).partition("\n")[0] if isinstance(error, WorkerDied) else error
+                return f"step {self.step} could not be saved: {shown}\n{self._advice()}"
         return self._advice()
 
     def _advice(self) -> str:

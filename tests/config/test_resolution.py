@@ -192,6 +192,11 @@ def test_a_transport_that_nobody_brings_names_its_package(small: Small, core: Re
             "    given: 1.0\n    try:   async_generation_ratio: 0",
         ),
         (
+            {"transfer_backend": {"backend_name": "local"}},
+            "transfer_backend: rows in the memory of one process cannot be shared by a run's workers\n"
+            "    try:   leave the key out: batches then travel with Ray's calls",
+        ),
+        (
             {"actor_train.data_args.image": "picture"},
             "actor_train.data_args.image: rows with images are not part of this version\n    given: 'picture'\n"
             "    try:   leave the key out",
