@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from roll_core.inference.compact_model import CompactLayer, Rotation
 from roll_core.inference.decoder import Compaction, Decoder, PrefilledPrompt
 from roll_core.inference.key_value_cache import KeyValueCache
+from roll_core.inference.linear import Linear
 
 
 class CompactDecoder(Decoder):
@@ -29,7 +30,8 @@ class CompactDecoder(Decoder):
         config: Any = model.config
         inner: Any = model.get_submodule("model")
         head: Any = model.get_submodule("lm_head")
-        self.embedding, self.norm, self.head = inner.embed_tokens, inner.norm, head
+        self.embedding, self.norm = inner.embed_tokens, inner.norm
+        self.head = Linear(head.weight, head.bias)
         self.vocab_size = int(head.weight.shape[0])
         self.query_heads, self.key_heads = config.num_attention_heads, config.num_key_value_heads
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -105,7 +107,7 @@ class CompactDecoder(Decoder):
     def _logits(self, x: torch.Tensor) -> torch.Tensor:
         norm = self.norm
         normed = F.rms_norm(x, norm.weight.shape, norm.weight, norm.variance_epsilon)
-        return F.linear(normed, self.head.weight, self.head.bias)
+        return self.head(normed)
 
     def leave(self, compaction: Compaction) -> None:
         """Move the last rows into the gaps."""
@@ -116,12 +118,14 @@ class CompactDecoder(Decoder):
         self.cache.clear()
 
     def free(self) -> None:
-        """Give the cache's memory back, and let go of the fused matrices."""
+        """Give the cache's memory back, and let go of fused and packed matrices."""
         self.cache = self.cache.empty()
         self.layers = []
+        del self.head
 
     def refresh(self) -> None:
         """Read again the few weights that are kept as copies."""
         with torch.no_grad():
+            self.head.refresh()
             for layer in self.layers:
                 layer.refresh()

@@ -1,20 +1,20 @@
 """Dense Llama, Qwen2 and Qwen3 models as plain matrices, for few and large kernel calls per token.
 
-Projections of the same input are fused into one matrix. The module's own parameters become views of it, so no
-weight exists twice, and copying new weights into the module changes what is computed here.
+Projections of the same input are fused into one matrix. The module's own parameters become views of it, so copying
+new weights into the module changes what is computed here, after a `refresh` of what is packed or copied.
 
 Shapes: T tokens of any rows, E hidden size, Q query heads, H key heads, D head size, h = D / 2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+from roll_core.inference.linear import fused
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 """Model types computed here, each with the only class whose code was compared."""
@@ -41,38 +41,6 @@ def why_not_compact(model: nn.Module) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class Linear:
-    """One projection."""
-
-    weight: torch.Tensor
-    bias: torch.Tensor | None
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return F.linear(x, self.weight, self.bias)
-
-    def added_to(self, residual: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """The projection of x plus the residual, which is overwritten."""
-        residual.addmm_(x, self.weight.t())
-        return residual if self.bias is None else residual.add_(self.bias)
-
-
-def fused(*linears: nn.Linear) -> Linear:
-    """Several projections of the same input as one; their parameters become views of it."""
-    sizes = [linear.out_features for linear in linears]
-    weight = _fuse([linear.weight for linear in linears], sizes)
-    biases = [linear.bias for linear in linears if linear.bias is not None]
-    assert len(biases) in (0, len(linears))
-    return Linear(weight, _fuse(biases, sizes) if biases else None)
-
-
-def _fuse(parameters: Sequence[torch.Tensor], sizes: Sequence[int]) -> torch.Tensor:
-    whole = torch.cat([parameter.data for parameter in parameters])
-    for parameter, part in zip(parameters, torch.split(whole, list(sizes))):
-        parameter.data = part
-    return whole
-
-
 class CompactLayer:
     """The weights of one decoder layer, and what of it needs no other token."""
 
@@ -85,10 +53,16 @@ class CompactLayer:
         self.gate_up = fused(mlp.gate_proj, mlp.up_proj)
         self.down = fused(mlp.down_proj)
         self.head_norms = (attention.q_norm, attention.k_norm) if hasattr(attention, "q_norm") else None
-        self.refresh()
+        self._copy_head_norms()
 
     def refresh(self) -> None:
-        """Read again what is kept as a copy: the head norms, as one weight per query and key head."""
+        """Read again what is kept as a copy: packed weights, and the head norms."""
+        for linear in (self.qkv, self.out, self.gate_up, self.down):
+            linear.refresh()
+        self._copy_head_norms()
+
+    def _copy_head_norms(self) -> None:
+        """The head norms as one weight per query and key head."""
         self.head_norm: torch.Tensor | None = None
         if self.head_norms is not None:
             query_norm, key_norm = self.head_norms
