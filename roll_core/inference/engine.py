@@ -238,7 +238,8 @@ class Engine:
                     break
                 admitted.append(self._waiting.popleft())
             # A group stands together in the queue, so only the next request can share a prompt with these.
-            self._batch.keep_shared({running.prompt_key for running in islice(self._waiting, 1)})
+            upcoming = {running.prompt_key for running in islice(self._waiting, 1)}
+            self._batch.keep_shared({running.prompt_key for running in admitted}, upcoming)
             return admitted
 
     def _take(self, rows: Sequence[Running], tokens: list[int], log_probs: list[float]) -> None:
@@ -287,10 +288,10 @@ class _Batch:
         self._prefilled, self._shared, self._shared_later = {}, {}, set()
         self.decoder.clear()
 
-    def keep_shared(self, keys: set[PromptKey]) -> None:
-        """Which prompts will be asked for again; what was read of any other is forgotten."""
-        self._shared_later = keys
-        self._shared = {key: prompt for key, prompt in self._shared.items() if key in keys}
+    def keep_shared(self, now: set[PromptKey], later: set[PromptKey]) -> None:
+        """Which prompts are asked for now, and which will be later; what was read of any other is forgotten."""
+        self._shared_later = later
+        self._shared = {key: prompt for key, prompt in self._shared.items() if key in now | later}
 
     def chunks(self, admitted: Sequence[Running], max_tokens: int) -> Iterator[list[Running]]:
         """Split requests so that each part's prompts fit one pass, counted once each and padded to their longest."""

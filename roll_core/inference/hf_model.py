@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from roll_core.errors import ConfigError, Problem
+from roll_core.errors import BadRequest, ConfigError, Problem
 from roll_core.inference.compact import CompactDecoder
 from roll_core.inference.compact_model import why_not_compact
 from roll_core.inference.decoder import Decoder
@@ -56,31 +55,37 @@ class HfModel:
         """Tokens that end a text: of the generation config (else of the model's), and the tokenizer's own."""
         from transformers import GenerationConfig
 
-        path = Path(self.path)
         given = None
-        if (path / "generation_config.json").is_file():
+        if (Path(self.path) / "generation_config.json").is_file():
             given = GenerationConfig.from_pretrained(self.path).eos_token_id
         if given is None:
             config: Any = self.module.config
             given = getattr(config.get_text_config(), "eos_token_id", None)
         found = set(given if isinstance(given, list) else [] if given is None else [given])
-        if (path / "tokenizer_config.json").is_file() and self.tokenizer().eos_token_id is not None:
+        if self.has_tokenizer and self.tokenizer().eos_token_id is not None:
             found.add(self.tokenizer().eos_token_id)
         return tuple(sorted(found))
 
+    def tokenizer(self) -> Any:
+        """The tokenizer of the model's folder, loaded when it is first asked for.
+
+        Raises:
+            BadRequest: there is none; it is asked for by requests with stop strings.
+        """
+        if not self.has_tokenizer:
+            raise BadRequest(f"stop strings need a tokenizer, and there is none in {self.path}")
+        return self._tokenizer
+
+    @property
+    def has_tokenizer(self) -> bool:
+        """Whether the model's folder has a tokenizer too."""
+        return (Path(self.path) / "tokenizer_config.json").is_file()
+
     @cached_property
-    def tokenizer(self) -> Callable[[], Any]:
-        """Gives the tokenizer of the model's folder, loaded when it is first asked for."""
-        loaded: list[Any] = []
+    def _tokenizer(self) -> Any:
+        from transformers import AutoTokenizer
 
-        def load() -> Any:
-            from transformers import AutoTokenizer
-
-            if not loaded:
-                loaded.append(AutoTokenizer.from_pretrained(self.path))
-            return loaded[0]
-
-        return load
+        return AutoTokenizer.from_pretrained(self.path)
 
     def decoder(self) -> Decoder:
         """A new decoder of the kind chosen."""
