@@ -1,4 +1,4 @@
-"""A tokenizer and an untrained model of about 170 thousand parameters, made in place: nothing is downloaded."""
+"""A tokenizer and an untrained model of about 160 thousand parameters, made in place: nothing is downloaded."""
 
 from __future__ import annotations
 
