@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from roll_core.algorithms.aggregation import token_weights
@@ -11,7 +12,7 @@ from roll_core.cluster.calls import Waiter
 from roll_core.cluster.group import WorkerGroup
 from roll_core.config.schema import RLVRConfig, WorkerConfig
 from roll_core.data import DataProto
-from roll_core.pipelines.minibatches import deal, mini_batches
+from roll_core.pipelines.minibatches import Rows, deal, mini_batches
 from roll_core.pipelines.shaping import correction_config
 
 SENT = ("prompts", "prompt_lengths", "responses", "response_lengths", "response_mask")
@@ -31,7 +32,7 @@ class PolicyUpdate:
         rows_each = rows_per_mini_batch(config.actor_train)
         for rows in mini_batches(len(batch), rows_each, config.ppo_epochs, seed=config.seed + step):
             mini = self._weighted(batch.index(rows))
-            mini = mini.index(self.loss.rows_that_matter(mini.batch).numpy())
+            mini = mini.index(rows_to_send(self.loss, mini))
             parts, _ = deal(mini, len(self.trainer))
             results = self.waiter.wait(self.trainer.scatter("train_step", parts, self.loss))
             metrics, seconds = results[0]
@@ -57,6 +58,15 @@ class PolicyUpdate:
         names += ["ref_log_probs"] if self.config.use_kl_loss else []
         names += ["infer_log_probs"] if self.loss.correction is not None else []
         return names
+
+
+def rows_to_send(loss: PolicyLoss, mini: DataProto) -> Rows:
+    """Rows that can have a gradient; one where none has, so that the optimiser steps all the same.
+
+    A step with zero gradients still moves by its momentum, as it would with all rows sent.
+    """
+    rows: Rows = np.flatnonzero(loss.rows_that_matter(mini.batch).numpy())
+    return rows if len(rows) else np.zeros(1, dtype=np.int64)
 
 
 class ValueUpdate:

@@ -59,3 +59,14 @@ def test_a_critic_and_a_reference_take_part_and_are_gone_on_with(make_run: MakeR
     code, output = stopped.finish("max_steps=3", "resume_from_checkpoint=true")
     assert code == 0, output
     assert stopped.metrics()[3] == straight.metrics()[3]
+
+
+def test_a_step_in_which_all_answers_are_right_is_an_ordinary_step(make_run: MakeRun) -> None:
+    reward = Path(__file__).parent / "constant_reward.py"
+    run = make_run("constant", *SHORT, *TWO_TRAINERS, f"rewards.math_rule.worker_cls={reward}:score")
+    code, output = run.finish()
+    assert code == 0, output
+    for step in (1, 2):
+        metrics = run.metrics()[step]
+        assert metrics["train/loss"] == metrics["train/grad_norm"] == 0
+        assert metrics["train/lr"] > 0 and metrics["group/zero_std_ratio"] == 1

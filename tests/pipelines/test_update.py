@@ -7,7 +7,7 @@ from roll_core.config.schema import RLVRConfig, TrainInferCorrection
 from roll_core.data import DataProto
 from roll_core.pipelines.sampling import sampling_params, training_temperature
 from roll_core.pipelines.shaping import Shaper
-from roll_core.pipelines.update import average, policy_loss, rows_per_mini_batch
+from roll_core.pipelines.update import average, policy_loss, rows_per_mini_batch, rows_to_send
 
 BASE: dict[str, Any] = {
     "response_length": 4,
@@ -132,3 +132,13 @@ def test_greedy_sampling_is_temperature_zero_and_scored_as_it_is() -> None:
     assert arguments is not None
     assert sampling_params(arguments, [2]).temperature == 0 and sampling_params(arguments, [2]).stop_token_ids == (2,)
     assert training_temperature(arguments) == 1.0
+
+
+def test_rows_without_a_gradient_are_not_sent_and_a_step_is_taken_even_so() -> None:
+    loss, weight = policy_loss(config()), torch.ones(3, 2)
+    some = DataProto({"advantages": torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]]), "loss_weight": weight})
+    assert rows_to_send(loss, some).tolist() == [1]
+    none = DataProto({"advantages": torch.zeros(3, 2), "loss_weight": weight})
+    assert rows_to_send(loss, none).tolist() == [0]
+    with_entropy = policy_loss(config(entropy_loss_coef=0.1))
+    assert rows_to_send(with_entropy, none).tolist() == [0, 1, 2]
