@@ -7,7 +7,7 @@ import argparse
 import sys
 
 from roll_core.config.locate import find_config
-from roll_core.errors import ConfigError, RollError
+from roll_core.errors import RollError
 from roll_core.pipelines.run import run_file
 
 
@@ -22,7 +22,7 @@ def main() -> None:
         run_file(find_config(given.config_path, given.config_name), given.overrides)
     except RollError as error:
         print(error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
-        sys.exit(2 if isinstance(error, ConfigError) else 1)
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

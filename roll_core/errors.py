@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 
 class RollError(Exception):
     """A mistake or a failure with a message written for the user: the command line prints it without a traceback."""
+
+    exit_code = 1
+    """What the command line exits with."""
 
 
 class PluginError(RollError):
@@ -42,6 +46,17 @@ class EngineFailed(RollError):
     """An engine broke down; the message holds its traceback, and everything that ran in it is lost."""
 
 
+class Interrupted(RollError):
+    """The user or a batch system stopped the run; takes over what was noted on the KeyboardInterrupt."""
+
+    def __init__(self, interrupt: KeyboardInterrupt) -> None:
+        name = str(interrupt) or signal.SIGINT.name
+        super().__init__(f"stopped by {name}")
+        self.exit_code = 128 + signal.Signals[name]
+        for note in getattr(interrupt, "__notes__", ()):
+            self.add_note(note)
+
+
 @dataclass(frozen=True)
 class Problem:
     """One thing in a config that cannot work.
@@ -63,6 +78,8 @@ class Problem:
 
 class ConfigError(RollError):
     """A config with problems; all of them are reported together."""
+
+    exit_code = 2
 
     def __init__(self, problems: Sequence[Problem], source: str = "") -> None:
         self.problems = list(problems)

@@ -12,7 +12,7 @@ import sys
 import typer
 
 from roll_core._version import __version__
-from roll_core.errors import ConfigError, RollError
+from roll_core.errors import RollError
 
 COMMANDS = ("run", "check", "score", "plugins")
 """Modules of this folder, in the order that `roll --help` shows them."""
@@ -36,12 +36,12 @@ def build_app() -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command line. Mistakes of the user exit 2, other expected failures 1; the rest is a traceback."""
+    """Run the command line; errors for users exit with a code of their own, anything else is a traceback."""
     try:
         build_app()(prog_name="roll")
     except RollError as error:
         print(error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
-        sys.exit(2 if isinstance(error, ConfigError) else 1)
+        sys.exit(error.exit_code)
 
 
 def _options(

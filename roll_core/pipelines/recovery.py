@@ -12,6 +12,7 @@ from roll_core.cluster.group import WorkerGroup
 from roll_core.config.schema import RLVRConfig
 from roll_core.data.sampler import PromptSampler
 from roll_core.errors import RollError, WorkerDied
+from roll_core.pipelines.interrupts import Interrupts
 from roll_core.pipelines.launch import Crew
 from roll_core.pipelines.shaping import Shaper
 
@@ -23,7 +24,8 @@ class Recovery:
     """Writes a checkpoint every `save_steps` and after the last step, and one more when a run is cut short.
 
     `step` is the number of finished steps. A rescue saves them as they were when the last one ended: not the
-    prompts drawn since, and nothing where the trainers are in the middle of a step or dead.
+    prompts drawn since, and nothing where the trainers have begun to change their weights or are dead. A first
+    interrupt waits until they have a finished step's weights again.
     """
 
     def __init__(
@@ -34,14 +36,14 @@ class Recovery:
         waiter: Waiter,
         sampler: PromptSampler,
         shaper: Shaper,
+        interrupts: Interrupts,
     ) -> None:
         self.config, self.folder, self.crew, self.waiter = config, folder, crew, waiter
-        self.sampler, self.shaper = sampler, shaper
+        self.sampler, self.shaper, self.interrupts = sampler, shaper, interrupts
         self.step = 0
         self.saved_step = 0
         self.last_path: Path | None = None
-        self.notices: list[str] = []
-        self._is_training = False
+        self._has_begun_training = False
         self._at_last_step = self._snapshot()
 
     def restore(self, resume: Resume) -> None:
@@ -56,13 +58,23 @@ class Recovery:
         self.step = self.saved_step = state.step
         self._at_last_step = self._snapshot()
 
+    def begin_training(self) -> None:
+        """From here until `finish`, the trainers' weights belong to no finished step."""
+        self._has_begun_training = True
+        self.interrupts.hold()
+
     def finish(self, step: int) -> None:
-        """A step has ended: remember where everything stands, and save if it is time."""
-        self.step = step
+        """A step has ended: remember where everything stands, and save if it is time.
+
+        Raises:
+            KeyboardInterrupt: a signal came since training began.
+        """
+        self.step, self._has_begun_training = step, False
         self._at_last_step = self._snapshot()
         is_due = self.config.save_steps > 0 and step % self.config.save_steps == 0
         if is_due or step == self.config.max_steps:
             self.save(self.waiter)
+        self.interrupts.release()
 
     def save(self, waiter: Waiter) -> Path:
         """Write checkpoint-`step` with the state of the last finished step."""
@@ -76,26 +88,16 @@ class Recovery:
         return self.last_path
 
     @contextmanager
-    def while_training(self) -> Iterator[None]:
-        """Marks the part of a step in which the trainers' weights belong to no finished step."""
-        self._is_training = True
-        yield
-        self._is_training = False
-
-    @contextmanager
     def rescue(self) -> Iterator[None]:
         """Save the finished steps when the block ends by an error or an interrupt, and let that go on."""
         try:
             yield
         except BaseException as error:
-            advice = self._rescued()
-            if isinstance(error, RollError):
-                error.add_note(advice)
-            self.notices.append(advice)
+            error.add_note(self._rescued())
             raise
 
     def _rescued(self) -> str:
-        if self.step > self.saved_step and not self._is_training:
+        if self.step > self.saved_step and not self._has_begun_training:
             try:
                 # Without watches: whoever died is not needed to save.
                 self.save(Waiter(RESCUE_TIMEOUT_S))

@@ -85,7 +85,8 @@ class RlvrPipeline:
             with self.timers("time/adv"):
                 batch, shaped = parts.shaper(batch)
                 metrics |= shaped | batch_metrics(batch, self.config.response_window)
-            with self.timers("time/step_train"), parts.recovery.while_training():
+            parts.recovery.begin_training()
+            with self.timers("time/step_train"):
                 metrics |= self.train(batch, step)
             parts.shaper.after_step(metrics, len(batch))
             if self.is_validation_due(step):

@@ -12,7 +12,7 @@ from roll_core.config.pipeline import BaseConfig
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.runnable import require_read
 from roll_core.display import RunDisplay
-from roll_core.errors import ConfigError, Problem
+from roll_core.errors import ConfigError, Interrupted, Problem
 from roll_core.pipelines.decide import decide
 from roll_core.plugins import load_plugins
 
@@ -29,7 +29,7 @@ def run_config(config: BaseConfig) -> Outcome:
     """Run a config and show it on the terminal.
 
     Raises:
-        RollError: whatever stops the run; the message says what was saved.
+        RollError: whatever stops the run, the user included; the message says what was saved.
     """
     if not isinstance(config, RLVRConfig):
         kind = type(config).__name__
@@ -42,7 +42,10 @@ def run_config(config: BaseConfig) -> Outcome:
             display.notice(notice)
         display.notice(f"platform {setting.resolved_platform.name}: {'; '.join(setting.resolved_platform.reasons)}")
         display.notice(f"workers write to {setting.log_dir}")
-        outcome = run_rlvr(setting, display)
+        try:
+            outcome = run_rlvr(setting, display)
+        except KeyboardInterrupt as error:
+            raise Interrupted(error) from None
         files: dict[str, Path | str] = dict(outcome.locations)
         if outcome.checkpoint is not None:
             files["checkpoint"] = outcome.checkpoint

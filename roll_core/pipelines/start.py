@@ -14,6 +14,7 @@ from roll_core.cluster.session import open_session
 from roll_core.config.schema import GeneratingArgs, RLVRConfig
 from roll_core.display import RunDisplay
 from roll_core.pipelines.inputs import Inputs, prepare_inputs, read_rows
+from roll_core.pipelines.interrupts import Interrupts
 from roll_core.pipelines.launch import Crew, Setting, launch, set_up
 from roll_core.trackers import RunInfo, RunTrackers, open_trackers, read_metrics
 from roll_core.training import TrainPlan
@@ -39,8 +40,9 @@ def run_rlvr(setting: Setting, display: RunDisplay) -> Outcome:
 
     Raises:
         RollError: data, checkpoint, model, cluster or a worker; what was finished is saved where it can be.
+        KeyboardInterrupt: Ctrl-C or SIGTERM; likewise.
     """
-    config, started = setting.config, time.monotonic()
+    config, started, interrupts = setting.config, time.monotonic(), Interrupts()
     rows = read_rows(config)
     folder = CheckpointFolder(config.checkpoint_dir, config.max_ckpt_to_keep, display.notice)
     folder.clean()
@@ -48,7 +50,7 @@ def run_rlvr(setting: Setting, display: RunDisplay) -> Outcome:
     trackers = _open_trackers(config, display, resume)
     try:
         display.phase("starting Ray")
-        with open_session(setting.platform, config.ray_address):
+        with open_session(setting.platform, config.ray_address), interrupts.listening():
             waiter = Waiter(config.rpc_timeout)
             nodes = cluster_nodes(setting.platform, config.node_count, config.devices_per_node(setting.platform))
             display.phase("starting workers")
@@ -57,7 +59,7 @@ def run_rlvr(setting: Setting, display: RunDisplay) -> Outcome:
             inputs = prepare_inputs(config, rows, display.notice)
             display.phase("loading models")
             set_up(crew, waiter, train_plans(config))
-            pipeline = _assemble(setting, display, crew, waiter, inputs, folder, trackers)
+            pipeline = _assemble(setting, display, crew, waiter, inputs, folder, trackers, interrupts)
             if resume is not None:
                 pipeline.parts.recovery.restore(resume)
                 pipeline.parts.reporter.recall(read_metrics(Path(trackers.locations["jsonl"])))
@@ -109,6 +111,7 @@ def _assemble(
     inputs: Inputs,
     folder: CheckpointFolder,
     trackers: RunTrackers,
+    interrupts: Interrupts,
 ) -> RlvrPipeline:
     from roll_core.pipelines.recovery import Recovery
     from roll_core.pipelines.reporting import Reporter
@@ -135,7 +138,7 @@ def _assemble(
             weights=WeightUpdate(crew.actor_train, crew.actor_infer, waiter, bucket_bytes),
             turns=DeviceTurns(config, setting.platform, crew.trainers, crew.actor_infer, waiter),
             shaper=shaper,
-            recovery=Recovery(config, folder, crew, waiter, inputs.sampler, shaper),
+            recovery=Recovery(config, folder, crew, waiter, inputs.sampler, shaper, interrupts),
             reporter=Reporter(config, trackers, display),
             pad_token_id=inputs.pad_token_id,
         )

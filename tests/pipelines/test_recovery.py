@@ -1,0 +1,76 @@
+"""What is saved when a run is cut short; the workers are replaced by a role that only remembers what it was asked."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roll_core.checkpoint import CheckpointFolder
+from roll_core.cluster.calls import Call, Waiter
+from roll_core.config.schema import RLVRConfig
+from roll_core.data.sampler import PromptSampler
+from roll_core.errors import RollError
+from roll_core.pipelines.interrupts import Interrupts
+from roll_core.pipelines.launch import Crew
+from roll_core.pipelines.recovery import Recovery
+from roll_core.pipelines.shaping import Shaper
+
+
+class Trainer:
+    role = "actor_train"
+
+    def __len__(self) -> int:
+        return 1
+
+    def submit(self, method: str, path: Path) -> list[Call]:
+        (path / "weights").write_text(method)
+        return []
+
+
+@pytest.fixture
+def recovery(tmp_path: Path) -> Recovery:
+    config = RLVRConfig.model_validate({"adv_estimator": "grpo", "save_steps": 0, "max_steps": 9})
+    trainer: Any = Trainer()
+    crew = Crew(actor_train=trainer, actor_infer=trainer)
+    sampler = PromptSampler(["math_rule"] * 8, 2, seed=1)
+    folder = CheckpointFolder(tmp_path)
+    return Recovery(config, folder, crew, Waiter(5), sampler, Shaper(config), Interrupts())
+
+
+def test_a_failure_between_steps_saves_the_finished_ones(recovery: Recovery, tmp_path: Path) -> None:
+    recovery.begin_training()
+    recovery.finish(1)
+    with pytest.raises(RollError) as caught, recovery.rescue():
+        raise RollError("the engine is gone")
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-1"]
+    assert caught.value.__notes__ == [
+        "  1 steps are saved; to go on: the same command with resume_from_checkpoint=true"
+    ]
+
+
+def test_weights_that_were_already_trained_are_not_saved_as_those_of_the_step_before(
+    recovery: Recovery, tmp_path: Path
+) -> None:
+    recovery.begin_training()
+    recovery.finish(1)
+    with pytest.raises(RollError, match="validation"), recovery.rescue():
+        recovery.begin_training()
+        raise RollError("an engine died in the validation after step 2 was trained")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_kind_of_end_says_how_to_go_on(recovery: Recovery) -> None:
+    for error in (KeyboardInterrupt(), OSError("disk"), RollError("worker")):
+        with pytest.raises(type(error)) as caught, recovery.rescue():
+            raise error
+        assert caught.value.__notes__ == ["  no step was saved yet: the run starts over"]
+
+
+def test_an_interrupt_in_training_stops_the_run_when_the_step_is_saved(recovery: Recovery, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), recovery.interrupts.listening(), recovery.rescue():
+        recovery.begin_training()
+        os.kill(os.getpid(), signal.SIGINT)
+        recovery.finish(1)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-1"]
