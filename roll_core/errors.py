@@ -89,3 +89,7 @@ class ConfigError(RollError):
         lines = [f"{count} problem{'s' if count != 1 else ''}{where}"]
         lines += [f"- {problem}" for problem in self.problems]
         super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[list[Problem], str]]:
+        # A worker's error reaches the driver pickled, and that makes it anew from the arguments of its base class.
+        return ConfigError, (self.problems, self.source)

@@ -32,10 +32,19 @@ def prepare(spec: WorkerSpec) -> Platform:
     )
     faulthandler.enable()
     log.info("process %d on %s", os.getpid(), socket.gethostname())
+    enter(spec.working_dir)
     compare_fingerprints(dict(spec.plugins), load_plugins().fingerprint(), socket.gethostname())
     platform: Platform = load_target(spec.platform_target)()
     platform.setup()
     return platform
+
+
+def enter(working_dir: Path) -> None:
+    """Go to the driver's working directory: a cluster that was joined starts its workers in its own."""
+    if working_dir.is_dir():
+        os.chdir(working_dir)
+    else:
+        log.warning("no folder %s on this node: relative paths start at %s", working_dir, Path.cwd())
 
 
 def load_target(target: str) -> Any:

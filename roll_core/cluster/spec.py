@@ -18,7 +18,8 @@ class WorkerSpec:
     """One worker: who it is, which classes it needs, and where it logs.
 
     `platform_target` and `strategy_target` are "pkg.mod:Class", resolved on the driver; `plugins` are the
-    versions the driver loaded them from, which the worker's node must match.
+    versions the driver loaded them from, which the worker's node must match. Relative paths of the config start
+    at `working_dir`, the driver's.
     """
 
     context: WorkerContext
@@ -27,6 +28,7 @@ class WorkerSpec:
     strategy_target: str
     plugins: Mapping[str, str]
     log_file: Path
+    working_dir: Path
 
     @property
     def name(self) -> str:

@@ -131,4 +131,5 @@ class _Start:
             strategy_target=strategy,
             plugins=self.setting.plugins,
             log_file=self.setting.log_dir / f"{name}-{rank}.log",
+            working_dir=Path.cwd(),
         )

@@ -46,6 +46,9 @@ class Probe(_Worker):
         for item in range(number):  # noqa: UP028  Ray needs a generator of its own here.
             yield item
 
+    def where(self) -> str:
+        return os.getcwd()
+
     def pid(self) -> int:
         return os.getpid()
 
@@ -59,6 +62,7 @@ def probes(folder: Path, number: int, *, role: str = "actor_train", restartable:
             strategy_target="",
             plugins=load_plugins().fingerprint(),
             log_file=folder / f"{role}-{rank}.log",
+            working_dir=folder,
         )
         for rank in range(number)
     ]

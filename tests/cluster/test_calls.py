@@ -25,6 +25,11 @@ def test_what_a_worker_prints_is_in_its_own_log(tmp_path: Path) -> None:
     assert "two" in (tmp_path / "actor_train-1.log").read_text()
 
 
+def test_a_worker_is_in_the_drivers_working_directory(tmp_path: Path) -> None:
+    group, waiter = probes(tmp_path, 1), Waiter(60)
+    assert waiter.wait(group.submit("where")) == [str(tmp_path.resolve())]
+
+
 def test_a_workers_own_error_names_it_and_shows_its_traceback(tmp_path: Path) -> None:
     group, waiter = probes(tmp_path, 2), Waiter(60)
     with pytest.raises(RollError) as caught:
