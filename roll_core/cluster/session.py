@@ -53,14 +53,28 @@ def open_session(platform: Platform, address: str | None = None) -> Iterator[Ses
                 **_local_resources(platform),
             )
     except (ConnectionError, RuntimeError, ValueError) as error:
-        action = f"join the Ray cluster at {asked}" if asked else "start Ray on this machine"
-        advice = "check `ray status` there, or unset RAY_ADDRESS" if asked else "see the traceback of the cause"
-        raise RollError(f"cannot {action}\n  cause: {error}\n  try: {advice}") from error
+        raise RollError(_no_session(asked, error)) from error
     try:
         with nullcontext() if asked else guarded():
             yield Session(namespace, owned=not asked, address=asked or "local")
     finally:
         ray.shutdown()
+
+
+def _no_session(asked: str | None, error: BaseException) -> str:
+    from ray.exceptions import AuthenticationError
+
+    causes = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+        causes.append(cause)
+    # Ray tells the outermost reason alone, in most cases that it could not connect.
+    told = "".join(f"\n  cause: {str(cause).splitlines()[0]}" for cause in causes if str(cause))
+    action = f"join the Ray cluster at {asked}" if asked else "start Ray on this machine"
+    advice = "check `ray status` there, or unset RAY_ADDRESS" if asked else "see the traceback of the cause"
+    if any(isinstance(cause, AuthenticationError) or "AuthenticationError" in str(cause) for cause in causes):
+        # A cluster asks for a token wherever its head found one, but a client sends it only if told to.
+        advice = "RAY_AUTH_MODE=token, with the cluster's token in ~/.ray/auth_token or where RAY_AUTH_TOKEN_PATH says"
+    return f"cannot {action}{told}\n  try: {advice}"
 
 
 def _local_resources(platform: Platform) -> dict[str, Any]:
