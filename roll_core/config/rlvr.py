@@ -58,6 +58,11 @@ class RLVRConfig(PPOConfig):
         return self.add_token_level_kl or self.adv_estimator == "gae" or self.optimizer_steps_per_step > 1
 
     @property
+    def model_update_frequency(self) -> int:
+        """Engines get new weights every so many steps; published configs say it of the actor that trains."""
+        return max(self.actor_train.model_update_frequency, self.actor_infer.model_update_frequency)
+
+    @property
     def samples_per_step(self) -> int:
         """Responses that one step trains on."""
         return self.rollout_batch_size * self.num_return_sequences_in_group

@@ -23,6 +23,8 @@ class Unavailable:
 
 
 _ON = bool
+_PUBLISHED_CLASSES = ("roll.pipeline.", "roll.distributed.")
+"""Published configs name the class that a role has anyway."""
 _PIPELINE = (
     Unavailable(
         "async_generation_ratio",
@@ -41,8 +43,8 @@ _PIPELINE = (
     Unavailable("router_args", lambda args: args is not None and args.router_name is not None, "there is one router"),
     Unavailable(
         "transfer_backend",
-        lambda backend: backend.backend_name == "local",
-        "rows in the memory of one process cannot be shared by a run's workers",
+        lambda backend: backend.backend_name not in (None, "ray"),
+        "a transport of your choice is not part of this version",
         "leave the key out: batches then travel with Ray's calls",
     ),
     Unavailable("rollout_mock", lambda mock: mock is not None and mock.enable, "rollouts are not read from files"),
@@ -53,11 +55,15 @@ _PIPELINE = (
     Unavailable("reward_model", lambda role: role is not None, "a judge's model is not part of this version"),
     Unavailable("use_opd", _ON, "distillation is not part of this version"),
     Unavailable("is_pure_opd", _ON, "distillation is not part of this version"),
+    Unavailable("opsd_mode", _ON, "distillation is not part of this version"),
     Unavailable("teacher", _ON, "distillation is not part of this version"),
+    Unavailable("student_train", lambda role: role is not None, "distillation is not part of this version"),
+    Unavailable("student_infer", lambda role: role is not None, "distillation is not part of this version"),
 )
 _ROLE = (
     Unavailable("use_sequence_packing", _ON, "rows are sorted by length and cut by tokens instead of packed"),
     Unavailable("opd_kl_coef", lambda value: value is not None, "distillation is not part of this version"),
+    Unavailable("apply_loss_scale", lambda is_on: not is_on, "a loss is always normalised over its whole mini-batch"),
 )
 _DATA = (
     Unavailable("image", _ON, "rows with images are not part of this version"),
@@ -70,7 +76,17 @@ _SAMPLING = (
     Unavailable("length_penalty", lambda value: value != 1.0, "it is for beam search, which training cannot use"),
     Unavailable("include_stop_str_in_output", lambda value: value is False, "a stop string stays in the response"),
 )
+_CORRECTION = (
+    Unavailable("detach", lambda is_on: not is_on, "no gradient flows through a weight that corrects for the engine"),
+)
 _REWARD = (
+    Unavailable(
+        "response_length_penalty_coef",
+        _ON,
+        "no reward for length is added",
+        "a reward of your own, which knows the response",
+    ),
+    Unavailable("device_mapping", _ON, "a judge's model is not part of this version; rewards run on plain processes"),
     Unavailable(
         "response_filter_config",
         lambda config: config.type != "no_filter",
@@ -90,10 +106,16 @@ def unavailable_problems(config: BaseConfig) -> Iterator[Problem]:
         yield from _role(path, role)
     for name, reward in config.rewards.items():
         yield from _asked(reward, f"rewards.{name}", _REWARD)
+    if config.train_infer_correction is not None:
+        weight = config.train_infer_correction.is_weight
+        yield from _asked(weight, "train_infer_correction.is_weight", _CORRECTION)
 
 
 def _role(path: str, role: WorkerConfig) -> Iterator[Problem]:
     yield from _asked(role, path, _ROLE)
+    if role.worker_cls and not path.startswith("rewards.") and not role.worker_cls.startswith(_PUBLISHED_CLASSES):
+        rule = "a worker class of your own is not part of this version; what a role does is its strategy's"
+        yield Problem(f"{path}.worker_cls", rule, role.worker_cls, "leave the key out")
     if role.data_args is not None and path in ("actor_train", "validation"):
         yield from _asked(role.data_args, f"{path}.data_args", _DATA)
     if role.generating_args is not None and path in ("actor_infer", "validation"):

@@ -101,7 +101,7 @@ class RlvrPipeline:
         """Engines get the weights after `version` steps, every `model_update_frequency` steps."""
         with self.timers("time/step_model_update"):
             self.parts.turns.begin_update()
-            if version % self.config.actor_infer.model_update_frequency == 0 or self.parts.weights.version < 0:
+            if version % self.config.model_update_frequency == 0 or self.parts.weights.version < 0:
                 self.parts.weights.send(version)
             self.parts.turns.begin_generation()
 

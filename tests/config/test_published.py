@@ -48,6 +48,7 @@ def test_each_key_of_the_founding_sample_that_does_nothing_is_named_once() -> No
         "actor_train.training_args.num_train_epochs",
         "reference",
         "value_clip",
+        "actor_train.data_args.preprocessing_num_workers",
     ]
 
 

@@ -193,8 +193,28 @@ def test_a_transport_that_nobody_brings_names_its_package(small: Small, core: Re
         ),
         (
             {"transfer_backend": {"backend_name": "local"}},
-            "transfer_backend: rows in the memory of one process cannot be shared by a run's workers\n"
+            "transfer_backend: a transport of your choice is not part of this version\n"
             "    try:   leave the key out: batches then travel with Ray's calls",
+        ),
+        (
+            {"actor_train.worker_cls": "mine.workers.Trainer"},
+            "actor_train.worker_cls: a worker class of your own is not part of this version; what a role does is its "
+            "strategy's\n    given: 'mine.workers.Trainer'\n    try:   leave the key out",
+        ),
+        (
+            {"actor_train.apply_loss_scale": False},
+            "actor_train.apply_loss_scale: a loss is always normalised over its whole mini-batch\n    given: False\n"
+            "    try:   leave the key out",
+        ),
+        (
+            {"rewards.math_rule.response_length_penalty_coef": 0.1},
+            "rewards.math_rule.response_length_penalty_coef: no reward for length is added\n    given: 0.1\n"
+            "    try:   a reward of your own, which knows the response",
+        ),
+        (
+            {"train_infer_correction": {"is_weight": {"detach": False}}},
+            "train_infer_correction.is_weight.detach: no gradient flows through a weight that corrects for the engine\n"
+            "    given: False\n    try:   leave the key out",
         ),
         (
             {"actor_train.data_args.image": "picture"},

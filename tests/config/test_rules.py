@@ -316,6 +316,20 @@ def test_all_broken_rules_are_reported_at_once(small: Small) -> None:
             {"pg_clip_low": 0.1},
             "pg_clip_low, pg_clip_high: have no effect without use_pg_clip_range: true",
         ),
+        ({"val_batch_size": 64}, "val_batch_size: has no effect; validation answers every held-out prompt"),
+        (
+            {"actor_infer.data_args": {"template": "qwen3"}},
+            "actor_infer.data_args: has no effect; prompts are made as actor_train.data_args and "
+            "validation.data_args say",
+        ),
+        (
+            {"rewards.math_rule.judge_model_name": "judge"},
+            "rewards.math_rule.judge_model_name: has no effect; what a reward of your own needs stands in reward_args",
+        ),
+        (
+            {"actor_train.training_args.seed": 7},
+            "actor_train.training_args.seed: has no effect; the config's seed is that of every role",
+        ),
         ({"eval_steps": 5}, "eval_steps: has no effect without a section validation"),
         (
             {"actor_train.training_args.num_train_epochs": 50},

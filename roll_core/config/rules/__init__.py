@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from roll_core.config.pipeline import BaseConfig
 from roll_core.config.rlvr import RLVRConfig
-from roll_core.config.rules import algorithm, batches, data, devices, lengths, rewards, schedule
+from roll_core.config.rules import algorithm, batches, data, devices, lengths, rewards, schedule, unused
 from roll_core.errors import Problem
 
 _COMMON: tuple[Callable[[BaseConfig], Iterator[Problem]], ...] = (
@@ -34,5 +34,5 @@ def notices_of(config: BaseConfig) -> list[str]:
     """Sentences about keys that have no effect because of what other keys say."""
     found = list(schedule.notices(config))
     if isinstance(config, RLVRConfig):
-        found += [*algorithm.notices(config), *batches.notices(config)]
+        found += [*algorithm.notices(config), *batches.notices(config), *unused.notices(config)]
     return found

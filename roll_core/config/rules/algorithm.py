@@ -95,6 +95,10 @@ def _pairs(config: RLVRConfig) -> Iterator[Problem]:
     if config.add_token_level_kl and config.kl_penalty == "full":
         rule = "full compares whole distributions, and only the sampled tokens' probabilities are kept"
         yield Problem("kl_penalty", rule, "full", "kl_penalty: kl (k1), mse (k2), abs or k3")
+    frequencies = [config.actor_train.model_update_frequency, config.actor_infer.model_update_frequency]
+    if 1 not in frequencies and frequencies[0] != frequencies[1]:
+        rule = f"contradicts actor_train.model_update_frequency: {frequencies[0]}"
+        yield Problem("actor_infer.model_update_frequency", rule, frequencies[1], "leave one of the two out")
     low, high = config.difficulty_low_threshold, config.difficulty_high_threshold
     if config.difficulty_mask and low >= high:
         rule = f"must be less than difficulty_high_threshold {high:g}, or no group is ever kept"
