@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, SecretStr, model_valid
 
 from roll_core.config.roles import WorkerConfig
 from roll_core.config.section import Section
-from roll_core.config.values import Environment, Fraction, NotNegative, Options, Positive
+from roll_core.config.values import Environment, Folder, Fraction, NotNegative, Options, Positive
 from roll_core.platforms.base import Platform
 from roll_core.trackers.redact import is_secret_key
 
@@ -34,7 +34,7 @@ class CheckpointConfig(Section):
     """Where checkpoints go."""
 
     type: str = "file_system"
-    output_dir: str | None = None
+    output_dir: Folder | None = None
     async_upload: bool = False
     keep_local_file: bool = False
 
@@ -84,9 +84,9 @@ class BaseConfig(Section):
     seed: int = 42
     rpc_timeout: Positive = 3600
     """Seconds that any wait for a worker may take."""
-    output_dir: str = "./output"
-    logging_dir: str = "./output/logs"
-    rollout_dump_dir: str | None = None
+    output_dir: Folder = "./output"
+    logging_dir: Folder = "./output/logs"
+    rollout_dump_dir: Folder | None = None
     track_with: str | list[str] = "tensorboard"
     tracker_kwargs: Annotated[dict[str, Any], BeforeValidator(_mapping), BeforeValidator(_hide_secrets)] = Field(
         default_factory=dict
@@ -101,7 +101,7 @@ class BaseConfig(Section):
     """Prompts of one step."""
     val_batch_size: int = 128
     max_running_requests: Positive = 128
-    resume_from_checkpoint: bool | str = False
+    resume_from_checkpoint: bool | Folder = False
     """A checkpoint's folder, or true for the newest whole one."""
     checkpoint_config: CheckpointConfig | None = None
     prompt_length: Positive = 1024
@@ -266,9 +266,9 @@ class PPOConfig(BaseConfig):
         "l2": "there is no such penalty",
     }
 
-    pretrain: str | None = None
+    pretrain: Folder | None = None
     """Default model folder of actor_train, actor_infer and reference; each may name its own."""
-    reward_pretrain: str | None = None
+    reward_pretrain: Folder | None = None
     """Default model folder of critic."""
     actor_train: WorkerConfig = Field(default_factory=WorkerConfig)
     actor_infer: WorkerConfig = Field(default_factory=WorkerConfig)

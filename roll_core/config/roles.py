@@ -13,6 +13,7 @@ from roll_core.config.values import (
     Devices,
     DType,
     Environment,
+    Folder,
     Fraction,
     Names,
     NotNegative,
@@ -33,7 +34,7 @@ class ModelArgs(Section):
         "flash_attn": "attention is chosen by attn_implementation",
     }
 
-    model_name_or_path: str | None = None
+    model_name_or_path: Folder | None = None
     """A local folder; by default the config's `pretrain` (`reward_pretrain` for critics)."""
     adapter_name_or_path: str | None = None
     attn_implementation: str | None = None
@@ -101,7 +102,7 @@ class DataArgs(Section):
     file_name: Names | None = None
     """JSONL files, each looked for as given, then under `dataset_dir`."""
     eval_file_name: Names | None = None
-    dataset_dir: str | None = None
+    dataset_dir: Folder | None = None
     dataset_type: str = "json"
     template: str | None = "native"
     """A chat template's name; `native` is the tokenizer's own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -49,6 +50,10 @@ def _names(given: Any) -> Any:
     return [given] if isinstance(given, str) else given
 
 
+def _from_home(given: Any) -> Any:
+    return os.path.expanduser(given) if isinstance(given, str) else given  # noqa: PTH111  A name of a hub is no path.
+
+
 def _nothing_is_empty(given: Any) -> Any:
     return {} if given is None else given
 
@@ -58,6 +63,9 @@ Environment = Annotated[dict[str, str], BeforeValidator(_environment)]
 
 Devices = Annotated[list[int] | None, BeforeValidator(_devices)]
 """Device numbers of a role, in order: see `roll_core.config.device_mapping`."""
+
+Folder = Annotated[str, BeforeValidator(_from_home)]
+"""A path, in which `~` is the user's home."""
 
 Names = Annotated[list[str], BeforeValidator(_names)]
 """A list of names; a single one may stand without brackets."""

@@ -125,3 +125,16 @@ def test_a_config_cannot_be_changed_after_loading(small: Small) -> None:
     config = small()
     with pytest.raises(ValidationError):
         config.seed = 3
+
+
+def test_the_users_home_may_stand_in_every_path(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    config = small({"pretrain": "~/model", "output_dir": "~/out", "resume_from_checkpoint": "~/out/checkpoint-3"})
+    assert config.actor_train.model_args.model_name_or_path == "/home/somebody/model"
+    assert str(config.checkpoint_dir).startswith("/home/somebody/out")
+    assert config.resume_from_checkpoint == "/home/somebody/out/checkpoint-3"
+
+
+@pytest.mark.parametrize("role", ["actor_train", "actor_infer"])
+def test_how_often_engines_get_weights_may_be_said_of_either_end(small: Small, role: str) -> None:
+    assert small({f"{role}.model_update_frequency": 3}).model_update_frequency == 3
