@@ -47,7 +47,7 @@ class Probe(_Worker):
             yield item
 
     def where(self) -> str:
-        return os.getcwd()
+        return str(Path.cwd())
 
     def pid(self) -> int:
         return os.getpid()
