@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from roll_core.data.prompts import PromptDataset
 from roll_core.inference import SamplingParams
+from roll_core.rewards import Status
 from roll_core.rollout.sample import Sample
 from roll_core.rollout.scheduler import RolloutScheduler
 
@@ -21,13 +22,14 @@ class Validation:
         self.num_samples, self.params = num_samples, params
 
     def __call__(self, step: int) -> tuple[dict[str, float], list[Sample]]:
-        """val_correct/all/mean and val_correct/<tag>/mean (shares of answers with score 1), and the samples."""
+        """What `validation_metrics` makes of the answers, and the answers."""
         samples = self.scheduler.generate(list(self.dataset), self.num_samples, self.params, f"val/{step}")
         return validation_metrics(samples), samples
 
 
 def validation_metrics(samples: Sequence[Sample]) -> dict[str, float]:
-    """Shares of right answers over all samples and by tag, and the mean length in tokens."""
+    """Shares of answers with score 1 over all samples and by tag, of answers without a verdict (which count as not
+    right), and the mean length in tokens."""
     by_tag: dict[str, list[bool]] = defaultdict(list)
     for sample in samples:
         by_tag[sample.prompt.row.tag].append(sample.score.score == 1)
@@ -35,6 +37,7 @@ def validation_metrics(samples: Sequence[Sample]) -> dict[str, float]:
     lengths = [len(sample.completion.token_ids) for sample in samples]
     metrics = {
         "val_correct/all/mean": sum(right) / len(right),
+        "val/ungraded_ratio": sum(sample.score.status is not Status.OK for sample in samples) / len(samples),
         "val/response_length/mean": sum(lengths) / len(lengths),
     }
     return metrics | {f"val_correct/{tag}/mean": sum(values) / len(values) for tag, values in by_tag.items()}

@@ -43,7 +43,7 @@ class Collector:
         """Samples of a full batch, groups together, and how many prompts were drawn and dropped.
 
         Raises:
-            RollError: filters dropped nearly everything; says what the scores looked like.
+            RollError: nearly everything was dropped; says what the scores, or the failures to score, looked like.
         """
         wanted = self.sampler.next_batch()
         batch_size, drawn, in_use = len(wanted), 0, set(wanted)
@@ -81,11 +81,22 @@ class Collector:
 
 
 def _gave_up(dropped: Sequence[Sequence[Sample]], drawn: int, batch_size: int) -> str:
-    means = [sum(sample.score.score for sample in group) / len(group) for group in dropped]
-    right, wrong = sum(mean == 1 for mean in means), sum(mean == 0 for mean in means)
+    graded = [[one.score.score for one in group if one.score.status is Status.OK] for group in dropped]
+    means = [sum(scores) / len(scores) for scores in graded if scores]
+    right, wrong, ungraded = sum(mean == 1 for mean in means), sum(mean == 0 for mean in means), graded.count([])
+    head = f"{len(dropped)} of {drawn} prompts were dropped, and the step needs {batch_size}"
+    if ungraded > len(means):
+        return f"{head}\n  no answer could be scored: {ungraded}\n{_reasons(dropped)}"
     return (
-        f"query filters dropped {len(dropped)} of {drawn} prompts, and the step needs {batch_size}"
-        f"\n  all answers wrong: {wrong}, all right: {right}, mixed: {len(dropped) - wrong - right}"
+        f"{head}\n  all answers wrong: {wrong}, all right: {right}, mixed: {len(means) - wrong - right}"
+        f", none could be scored: {ungraded}"
         "\n  try: easier prompts where answers are all wrong, harder ones where they are all right, more answers"
         " per prompt (num_return_sequences_in_group), or a wider query_filter_config"
     )
+
+
+def _reasons(dropped: Sequence[Sequence[Sample]], shown: int = 3) -> str:
+    scores = (sample.score for group in dropped for sample in group)
+    counts = Counter(f"{one.status.value}: {one.reason}" for one in scores if one.status is not Status.OK)
+    lines = [f"  {count} x {reason}" for reason, count in counts.most_common(shown)]
+    return "\n".join([*lines, "  try: `roll score --reward NAME FILE.jsonl` with this reward, on a few responses"])

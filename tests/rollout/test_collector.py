@@ -1,6 +1,7 @@
 """Filling a batch where a filter drops prompts; the scheduler is replaced by a table of scores."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from roll_core.data.prompts import Prompt
 from roll_core.data.sampler import PromptSampler
 from roll_core.errors import RollError
 from roll_core.inference import SamplingParams
+from roll_core.rewards import Score, Status
 from roll_core.rollout.collector import Collector
 from roll_core.rollout.sample import Sample
 from tests.rollout.samples import prompt, sample
@@ -20,8 +22,8 @@ DROP_EQUAL = {"query_filter_config": {"type": "std_filter", "filter_args": {"std
 class Table:
     """A scheduler that gives the samples of a prompt the scores a function says."""
 
-    def __init__(self, scores: Callable[[Prompt], Sequence[float]]) -> None:
-        self.scores = scores
+    def __init__(self, scores: Callable[[Prompt], Sequence[float]], score: Score | None = None) -> None:
+        self.scores, self.score = scores, score
         self.rewards = self
         self.restarts = 0
         self.asked: list[list[str]] = []
@@ -31,9 +33,10 @@ class Table:
     ) -> list[Sample]:
         self.asked.append([each.row.id for each in prompts])
         return [
-            sample(each, first_group + position, [1], score)
+            replace(one, score=self.score or one.score)
             for position, each in enumerate(prompts)
             for score in self.scores(each)
+            for one in [sample(each, first_group + position, [1], score)]
         ]
 
 
@@ -63,5 +66,19 @@ def test_a_dropped_prompt_is_replaced_by_another_of_its_domain() -> None:
 
 def test_data_that_is_far_too_hard_ends_with_advice() -> None:
     table = Table(lambda _: [0, 0])
-    with pytest.raises(RollError, match=r"dropped 40 of 40 prompts, and the step needs 4\n  all answers wrong: 40"):
+    with pytest.raises(
+        RollError, match=r"^40 of 40 prompts were dropped, and the step needs 4\n  all answers wrong: 40"
+    ):
         collector(table, 100, 4, DROP_EQUAL)(1)
+
+
+def test_a_reward_that_never_works_is_told_apart_from_wrong_answers() -> None:
+    table = Table(lambda _: [0, 0], Score(0.0, Status.ERROR, "ZeroDivisionError: division by zero"))
+    with pytest.raises(RollError) as caught:
+        collector(table, 100, 4, {})(1)
+    assert str(caught.value).splitlines() == [
+        "40 of 40 prompts were dropped, and the step needs 4",
+        "  no answer could be scored: 40",
+        "  80 x error: ZeroDivisionError: division by zero",
+        "  try: `roll score --reward NAME FILE.jsonl` with this reward, on a few responses",
+    ]
