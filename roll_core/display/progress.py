@@ -58,7 +58,9 @@ class Progress:
         """Take in a finished step. Values of earlier steps stay where this one has none, such as the accuracy."""
         now = self.clock()
         if step > 0:
-            self._seconds.append(now - self._last)
+            # The first step's own time: before it, workers started and models were read.
+            own = None if self._seconds else _first(metrics, [TOTAL_TIME])
+            self._seconds.append(now - self._last if own is None else own)
         self._last, self.step = now, step
         values = {label: value for label, names, _ in SHOWN_METRICS if (value := _first(metrics, names)) is not None}
         if "accuracy" in values:

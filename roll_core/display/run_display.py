@@ -56,6 +56,11 @@ class RunDisplay:
         self._progress.phase = name
         self._view.refresh()
 
+    def going_on(self, step: int) -> None:
+        """Say that so many steps were finished by an earlier run."""
+        self._progress.step = step
+        self._view.refresh()
+
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Show a finished step. `step` counts from 1; 0 is for a validation before the first."""
         self._progress.update(step, metrics)

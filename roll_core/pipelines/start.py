@@ -47,6 +47,13 @@ def run_rlvr(setting: Setting, display: RunDisplay) -> Outcome:
     folder = CheckpointFolder(config.checkpoint_dir, config.max_ckpt_to_keep, display.notice)
     folder.clean()
     resume = folder.find(config.resume_from_checkpoint)
+    if resume is not None:
+        display.going_on(resume.step)
+        if resume.step >= config.max_steps:
+            display.notice(
+                f"nothing to do: {resume.path} is the end of step {resume.step}, and max_steps is {config.max_steps}"
+            )
+            return Outcome(resume.step, None, None, time.monotonic() - started, resume.path, {})
     trackers = _open_trackers(config, display, resume)
     try:
         display.phase("starting Ray")

@@ -92,3 +92,14 @@ def test_parts_that_overlap_still_sum_to_the_whole() -> None:
 )
 def test_durations_read_as_a_person_says_them(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_starting_up_does_not_count_as_part_of_the_first_step() -> None:
+    clock = Clock()
+    progress = Progress(10, "exp", clock)
+    clock.now += 60
+    progress.update(1, {"time/step_total": 2.0})
+    assert progress.eta_s == 9 * 2.0
+    clock.now += 3
+    progress.update(2, {"time/step_total": 2.0})
+    assert progress.eta_s == 8 * 2.5

@@ -25,3 +25,7 @@ def test_a_stopped_run_is_saved_and_goes_on(make_run: MakeRun, number: signal.Si
     [saved] = run.checkpoints()
     assert f"{saved.partition('-')[2]} steps are saved; to go on" in output
     assert int(saved.partition("-")[2]) == max(run.metrics())
+    step = saved.partition("-")[2]
+    code, output = run.finish("resume_from_checkpoint=true", f"max_steps={step}")
+    assert code == 0, output
+    assert f"nothing to do: {run.folder / 'checkpoints' / saved} is the end of step {step}" in output
