@@ -148,7 +148,8 @@ def check_script(arguments: list[str]) -> None:
 
 def test_the_version_and_the_plugins_are_shown() -> None:
     assert roll("--version").stdout == f"roll-core {__version__}\n"
-    assert [line.split()[0] for line in roll("plugins", ROLL_PLUGINS="").stdout.splitlines()] == ["PLUGIN", "roll_core"]
+    records = json.loads(roll("plugins", "--json", ROLL_PLUGINS="").stdout)
+    assert [record["name"] for record in records if record["state"] == "loaded"] == ["roll_core"]
 
 
 SCORED = [
@@ -188,7 +189,8 @@ def pretend(tmp_path: Path) -> dict[str, str]:
 def test_the_plugin_from_nothing_is_listed_as_shown(pretend: dict[str, str]) -> None:
     [shown] = [block.text for block in PLUGINS.of("") if "roll_pretend" in block.text]
     done = roll("plugins", "-v", **pretend)
-    assert done.returncode == 0 and done.stdout.endswith(shown)
+    # Column widths and what stands after it depend on whatever else is installed.
+    assert done.returncode == 0 and " ".join(shown.split()) in " ".join(done.stdout.split())
     records = {record["name"]: record for record in json.loads(roll("plugins", "--json", **pretend).stdout)}
     assert records["roll_pretend"]["state"] == "loaded"
     assert [backend["name"] for backend in records["roll_pretend"]["backends"]] == ["pretend"]
