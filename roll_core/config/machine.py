@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ def files_problems(config: BaseConfig, *, quick: bool = False) -> Iterator[Probl
         yield from _rewards(config)
         yield from _data(config, quick)
     yield from _checkpoint(config)
+    yield from _outputs(config)
 
 
 def _models(config: BaseConfig) -> Iterator[Problem]:
@@ -134,6 +136,22 @@ def _size(files: list[str], folder: str) -> int:
         except (DataError, OSError):
             continue
     return total
+
+
+def _outputs(config: BaseConfig) -> Iterator[Problem]:
+    """Folders that a run writes to, and that cannot be made or written."""
+    folders = {"output_dir": config.output_dir, "logging_dir": config.logging_dir}
+    if config.checkpoint_config is not None and config.checkpoint_config.output_dir:
+        folders["checkpoint_config.output_dir"] = config.checkpoint_config.output_dir
+    if config.rollout_dump_dir:
+        folders["rollout_dump_dir"] = config.rollout_dump_dir
+    for key, folder in folders.items():
+        path = Path(folder).absolute()
+        there = next(parent for parent in (path, *path.parents) if parent.exists())
+        if not there.is_dir():
+            yield Problem(key, f"cannot be made: {there} is a file", folder, "another folder")
+        elif not os.access(there, os.W_OK | os.X_OK):
+            yield Problem(key, f"cannot be written: this user may not write to {there}", folder, "another folder")
 
 
 def _checkpoint(config: BaseConfig) -> Iterator[Problem]:

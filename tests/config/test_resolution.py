@@ -306,3 +306,13 @@ def test_device_numbers_index_the_visible_devices(
         "actor_infer.device_mapping: names device 5, but only 2 devices are visible (4,5)\n"
         "    try:   devices 0 to 1, or another PRETEND_VISIBLE"
     ]
+
+
+@pytest.mark.parametrize("key", ["output_dir", "logging_dir", "checkpoint_config.output_dir", "rollout_dump_dir"])
+def test_a_folder_that_cannot_be_made_is_told_before_a_run(
+    small: Small, core: Registry, machine: Path, key: str
+) -> None:
+    assert said(small({key: "train.jsonl/logs"}), core) == [
+        f"{key}: cannot be made: {machine / 'train.jsonl'} is a file\n    given: 'train.jsonl/logs'\n"
+        "    try:   another folder"
+    ]
