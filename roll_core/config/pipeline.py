@@ -145,6 +145,11 @@ class BaseConfig(Section):
         return self._source
 
     @property
+    def run_dir(self) -> Path:
+        """Folder of the run's own records, such as its metrics."""
+        return Path(self.output_dir) / "runs" / self.exp_name
+
+    @property
     def checkpoint_dir(self) -> Path:
         """Folder that holds the checkpoint-N folders."""
         if self.checkpoint_config is not None and self.checkpoint_config.output_dir:

@@ -35,6 +35,7 @@ def run_config(config: BaseConfig) -> Outcome:
         kind = type(config).__name__
         raise ConfigError([Problem("", f"only RLVR configs run in this version, this is a {kind}")], config.source)
     setting = decide(config)
+    from roll_core.checkpoint.claim import claimed
     from roll_core.pipelines.start import run_rlvr
 
     with RunDisplay(config.max_steps, config.exp_name) as display:
@@ -43,7 +44,8 @@ def run_config(config: BaseConfig) -> Outcome:
         display.notice(f"platform {setting.resolved_platform.name}: {'; '.join(setting.resolved_platform.reasons)}")
         display.notice(f"workers write to {setting.log_dir}")
         try:
-            outcome = run_rlvr(setting, display)
+            with claimed(_written_folders(config), display.notice):
+                outcome = run_rlvr(setting, display)
         except KeyboardInterrupt as error:
             raise Interrupted(error) from None
         files: dict[str, Path | str] = dict(outcome.locations)
@@ -51,3 +53,10 @@ def run_config(config: BaseConfig) -> Outcome:
             files["checkpoint"] = outcome.checkpoint
         display.summary(files, before=outcome.first_accuracy, after=outcome.last_accuracy)
     return outcome
+
+
+def _written_folders(config: RLVRConfig) -> dict[Path, str]:
+    """Folders that two runs at the same time would spoil for each other, and the keys that name them."""
+    has_own = config.checkpoint_config is not None and config.checkpoint_config.output_dir
+    key = "checkpoint_config.output_dir" if has_own else "output_dir"
+    return {config.run_dir: "output_dir", config.checkpoint_dir: key}
