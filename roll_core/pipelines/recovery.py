@@ -111,7 +111,10 @@ class Recovery:
     def _advice(self) -> str:
         if self.saved_step == 0:
             return "  no step was saved yet: the run starts over"
-        return f"  {self.saved_step} steps are saved; to go on: the same command with resume_from_checkpoint=true"
+        # The newest is that of the highest step, which may be an earlier run's in the same folder.
+        is_newest = self.folder.steps()[-1:] == [self.saved_step]
+        which = "true" if is_newest else self.folder.output_dir / f"checkpoint-{self.saved_step}"
+        return f"  {self.saved_step} steps are saved; to go on: the same command with resume_from_checkpoint={which}"
 
     def _saved_groups(self, path: Path) -> list[tuple[WorkerGroup, Path]]:
         groups = [(self.crew.actor_train, path)]

@@ -61,6 +61,17 @@ def test_weights_that_were_already_trained_are_not_saved_as_those_of_the_step_be
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_earlier_runs_higher_checkpoint_is_not_what_the_advice_leads_to(recovery: Recovery, tmp_path: Path) -> None:
+    recovery.finish(7)
+    recovery.save(recovery.waiter)
+    recovery.begin_training()
+    recovery.finish(2)
+    with pytest.raises(RollError) as caught, recovery.rescue():
+        recovery.saved_step = 0
+        raise RollError("the engine is gone")
+    assert caught.value.__notes__[0].endswith(f"resume_from_checkpoint={tmp_path / 'checkpoint-2'}")
+
+
 def test_every_kind_of_end_says_how_to_go_on(recovery: Recovery) -> None:
     for error in (KeyboardInterrupt(), OSError("disk"), RollError("worker")):
         with pytest.raises(type(error)) as caught, recovery.rescue():
