@@ -90,6 +90,17 @@ def test_a_cleared_cache_is_laid_out_as_a_new_one_in_the_same_memory() -> None:
     assert write(used, [8.0, 9.0]).tolist() == write(new, [8.0, 9.0]).tolist()
 
 
+def test_a_cache_that_all_rows_left_is_laid_out_as_a_new_one() -> None:
+    used, new = cache(), cache()
+    used.enter([prompt(90, 1.0)] * 4)
+    write(used, [0.0] * 4)
+    used.leave(Compaction.without([0, 1, 2, 3], 4))
+    for block in (used, new):
+        block.enter([prompt(4, 1.0), prompt(7, 2.0)])
+    assert used.data.shape == new.data.shape
+    assert (used.first, used.end, used.starts) == (new.first, new.end, new.starts)
+
+
 def test_the_last_rows_move_into_the_gaps() -> None:
     assert Compaction.without([1, 4], 6) == Compaction((1,), (5,), 4)
     assert Compaction.without([1, 4], 6).order() == [0, 5, 2, 3]

@@ -141,6 +141,23 @@ def test_the_largest_draw_still_finds_a_token_that_is_allowed() -> None:
         assert 0 <= Sampler([row], size, DEVICE).draw(logits)[0].item() < size
 
 
+def test_the_smallest_draw_finds_no_excluded_token() -> None:
+    row = Row(params(top_k=2))
+    row.draws = iter([0.0])
+    tokens, _ = Sampler([row], 4, DEVICE).draw(torch.tensor([[-1.0, 0.5, -2.0, 3.0]]))
+    assert tokens.item() == 1
+
+
+def test_a_row_without_limits_keeps_its_whole_tail_beside_one_with_top_p() -> None:
+    logits = torch.linspace(0, -1, 1000).repeat(2, 1)
+    rows = [Row(params()), Row(params(top_p=0.5))]
+    for row in rows:
+        row.draws = iter([LARGEST_DRAW])
+    tokens, _ = Sampler(rows, 1000, DEVICE).draw(logits)
+    assert tokens[0] == 999
+    assert tokens[1] < 500
+
+
 def test_ties_at_the_limit_are_all_kept() -> None:
     flat = torch.zeros(2000, 5)
     rows = [Row(params(top_k=2), seed) for seed in range(2000)]
