@@ -111,5 +111,6 @@ def code_words() -> frozenset[str]:
             path for path in paths if path.suffix in (".py", ".yaml", ".toml", ".sh") and "tests" not in path.parts
         ]
     texts = [path.read_text(encoding="utf-8") for path in files]
+    texts += [path.stem for path in files]
     texts += [block.text for block in PLUGINS.blocks if block.file]
     return frozenset(re.findall(r"\w+", "\n".join(texts)))

@@ -196,6 +196,15 @@ def test_every_class_that_a_plugin_fills_is_in_the_docs() -> None:
     assert {node.name for node in QUOTED} == needed
 
 
+def test_every_contract_is_in_the_docs() -> None:
+    found = {}
+    for path in (REPOSITORY / "roll_core" / "testing").glob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and node.name.endswith("Contract"):
+                found[node.name] = f"roll_core.testing.{path.stem}"
+    assert {names_in(row[0])[0]: names_in(row[1])[0] for row in PLUGINS.table("## Contracts")} == found
+
+
 @each_readme
 def test_no_python_in_the_docs_is_neither_compared_nor_run(readme: Readme) -> None:
     strangers = [node for block in readme.of("python") if not block.file for node in ast.parse(block.text).body]
