@@ -1,0 +1,63 @@
+"""Who makes room on shared devices, and in which order; workers are replaced by a list of what they were asked."""
+
+from typing import Any
+
+import pytest
+
+from roll_core.config.schema import RLVRConfig
+from roll_core.pipelines.turns import DeviceTurns
+from roll_core.platforms import Ability
+from roll_core.platforms.cpu import CpuPlatform
+
+
+class Sleeper(CpuPlatform):
+    def abilities(self) -> frozenset[Ability]:
+        return super().abilities() | {Ability.SLEEP}
+
+
+class Group:
+    def __init__(self, role: str, asked: list[str]) -> None:
+        self.role, self.asked = role, asked
+
+    def submit(self, method: str) -> list[Any]:
+        self.asked.append(f"{self.role} {method}")
+        return []
+
+
+class Nothing:
+    def wait(self, calls: list[Any]) -> None:
+        assert calls == []
+
+
+def asked_of(platform: CpuPlatform, engine_devices: list[int]) -> list[str]:
+    config = RLVRConfig.model_validate(
+        {
+            "adv_estimator": "grpo",
+            "actor_train": {"device_mapping": [0, 1]},
+            "reference": {"device_mapping": [4, 5]},
+            "actor_infer": {"device_mapping": engine_devices},
+        }
+    )
+    asked: list[str] = []
+    trainers: list[Any] = [Group("actor_train", asked), Group("reference", asked)]
+    engines: Any = Group("actor_infer", asked)
+    waiter: Any = Nothing()
+    turns = DeviceTurns(config, platform, trainers, engines, waiter)
+    turns.begin_update()
+    turns.begin_generation()
+    turns.begin_training()
+    return asked
+
+
+def test_only_roles_on_the_engines_devices_take_turns() -> None:
+    assert asked_of(Sleeper(), [1, 2]) == [
+        "actor_infer wake",
+        "actor_train offload",
+        "actor_infer sleep",
+        "actor_train reload",
+    ]
+
+
+@pytest.mark.parametrize(("platform", "devices"), [(Sleeper(), [2, 3]), (CpuPlatform(), [0, 1])])
+def test_nobody_moves_where_no_device_with_memory_is_shared(platform: CpuPlatform, devices: list[int]) -> None:
+    assert asked_of(platform, devices) == []

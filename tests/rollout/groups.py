@@ -1,0 +1,42 @@
+"""A worker group that answers in this process, at once."""
+
+from pathlib import Path
+from typing import Any
+
+from roll_core.cluster.calls import Call
+from roll_core.cluster.spec import WorkerSpec
+from roll_core.config.schema import WorkerConfig
+from roll_core.context import WorkerContext
+
+
+class Group:
+    """Methods of a subclass get the rank first; what was asked of whom is in `asked`."""
+
+    def __init__(self, role: str, size: int) -> None:
+        self.role, self.size = role, size
+        self.asked: list[tuple[int, str, Any]] = []
+
+    def __len__(self) -> int:
+        return self.size
+
+    def submit(self, method: str, *arguments: Any) -> list[Call]:
+        return [self.submit_to(rank, method, *arguments) for rank in range(self.size)]
+
+    def submit_to(self, rank: int, method: str, *arguments: Any) -> Call:
+        self.asked.append((rank, method, arguments[0] if arguments else None))
+        context = WorkerContext(role=self.role, rank=rank, world_size=self.size)
+        spec = WorkerSpec(context, WorkerConfig(), "", "", {}, Path(), Path())
+        return Call(spec, method, getattr(self, method)(rank, *arguments))
+
+
+class Waiter:
+    """Everything is there already."""
+
+    def wait(self, calls: list[Call]) -> list[Any]:
+        return [call.ref for call in calls]
+
+    def ready(self, calls: list[Call]) -> list[Call]:
+        return list(calls)
+
+    def take(self, stream: Call) -> Any | None:
+        return next(stream.ref, None)
