@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from roll_core.errors import BadRequest, EngineFailed
+from roll_core.errors import BadRequest, EngineFailed, IllegalOrder
 from roll_core.inference import Completion, GenerationRequest
 from roll_core.inference.decoder import Decoder, PrefilledPrompt
 from roll_core.inference.engine import Engine, Limits
@@ -276,6 +276,25 @@ def test_an_id_that_runs_in_another_call_is_refused(start: Start) -> None:
     assert str(error.value) == "request ids must be unique among running requests: r"
     engine.abort()
     assert len(list(results)) == 1
+
+
+def test_a_change_that_waits_for_an_engine_that_is_being_stopped_does_not_hang(start: Start) -> None:
+    engine = start()
+    watched = Watched(engine)
+    watched.allowed.clear()
+    results = engine.generate([request((1, 2), "r", max_new_tokens=50)])
+    wait_until(lambda: len(watched.prompts_read) == 1)
+    engine.abort()
+    with ThreadPoolExecutor(2) as pool:
+        sleeping = pool.submit(engine.sleep)
+        wait_until(lambda: engine.engine._is_paused)
+        stopping = pool.submit(engine.engine.stop)
+        wait_until(lambda: engine.engine._is_stopping)
+        watched.allowed.set()
+        with pytest.raises(IllegalOrder, match="has been stopped"):
+            sleeping.result(60)
+        stopping.result(60)
+    assert [completion.finish_reason for completion in results] == ["abort"]
 
 
 class Broken(Decoder):
