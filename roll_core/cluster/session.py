@@ -40,6 +40,8 @@ def open_session(platform: Platform, address: str | None = None) -> Iterator[Ses
     asked = address or os.environ.get("RAY_ADDRESS")
     namespace = f"roll-{uuid.uuid4().hex[:8]}"
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Nothing is reported to anyone.
+    # Ray starts a worker per core in advance. Ours have environments of their own, so they would never be used.
+    os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
     try:
         if asked:
             ray.init(address=asked, namespace=namespace, log_to_driver=False, logging_level="ERROR")

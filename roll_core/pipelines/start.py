@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,15 +58,21 @@ def run_rlvr(setting: Setting, display: RunDisplay) -> Outcome:
     trackers = _open_trackers(config, display, resume)
     try:
         display.phase("starting Ray")
+        # Importing what tokenises takes seconds, in which Ray and the workers start.
+        notices: list[str] = []
+        background = ThreadPoolExecutor(1, "inputs")
+        preparing = background.submit(prepare_inputs, config, rows, notices.append)
+        background.shutdown(wait=False)
         with open_session(setting.platform, config.ray_address), interrupts.listening():
             waiter = Waiter(config.rpc_timeout)
             nodes = cluster_nodes(setting.platform, config.node_count, config.devices_per_node(setting.platform))
             display.phase("starting workers")
             crew = launch(setting, nodes, waiter)
-            # The driver reads and tokenises while the workers start.
-            inputs = prepare_inputs(config, rows, display.notice)
             display.phase("loading models")
             set_up(crew, waiter, train_plans(config))
+            inputs = preparing.result()
+            for notice in notices:
+                display.notice(notice)
             pipeline = _assemble(setting, display, crew, waiter, inputs, folder, trackers, interrupts)
             if resume is not None:
                 pipeline.parts.recovery.restore(resume)
@@ -98,11 +105,10 @@ def train_plans(config: RLVRConfig) -> dict[str, TrainPlan]:
 
 
 def _open_trackers(config: RLVRConfig, display: RunDisplay, resume: Resume | None) -> RunTrackers:
-    output_dir = Path(config.output_dir)
     info = RunInfo(
         exp_name=config.exp_name,
-        output_dir=output_dir,
-        run_dir=output_dir / "runs" / config.exp_name,
+        output_dir=Path(config.output_dir),
+        run_dir=config.run_dir,
         config=config.model_dump(mode="json"),
         resumed_step=resume.step if resume is not None else None,
         warn=display.notice,
