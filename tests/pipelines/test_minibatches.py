@@ -45,3 +45,8 @@ def test_more_ranks_than_rows_leaves_some_without() -> None:
     parts, rows = deal(batch, 2)
     assert [len(part) for part in parts] == [1, 0]
     assert len(undeal(parts, rows)) == 1
+
+
+def test_ranks_get_about_the_same_tokens() -> None:
+    lengths = torch.tensor([8, 7, 6, 5, 4, 3, 2, 1])
+    assert [int(lengths[rows].sum()) for rows in shares(lengths, 2)] == [18, 18]

@@ -1,5 +1,6 @@
 """A worker group that answers in this process, at once."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ class Group:
         context = WorkerContext(role=self.role, rank=rank, world_size=self.size)
         spec = WorkerSpec(context, WorkerConfig(), "", "", {}, Path(), Path())
         return Call(spec, method, getattr(self, method)(rank, *arguments))
+
+    def scatter(self, method: str, parts: Sequence[Any], *arguments: Any) -> list[Call]:
+        return [self.submit_to(rank, method, part, *arguments) for rank, part in enumerate(parts)]
 
 
 class Waiter:
