@@ -188,10 +188,3 @@ def _top_level_keys(path: Path) -> frozenset[str]:
     """Keys that the file itself has; the others come from what it includes."""
     loaded = OmegaConf.load(path)
     return frozenset(str(key) for key in loaded) if isinstance(loaded, DictConfig) else frozenset()
-
-
-def as_yaml(config: BaseConfig) -> str:
-    """The config with every default, as YAML; secrets are hidden."""
-    import yaml
-
-    return yaml.safe_dump(config.model_dump(mode="json", exclude_none=True), sort_keys=False)

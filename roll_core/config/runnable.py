@@ -62,11 +62,6 @@ def check_run(
     return RunCheck(resolution, platform, list(unique.values()), resolution.notices)
 
 
-def run_problems(config: BaseConfig, registry: Registry, environ: Mapping[str, str] = os.environ) -> list[Problem]:
-    """What keeps a config from running on this machine, as `check_run` finds it."""
-    return check_run(config, registry, environ).problems
-
-
 def require_read(reading: Reading, registry: Registry, environ: Mapping[str, str] = os.environ) -> BaseConfig:
     """The config, if all of it could be read.
 
