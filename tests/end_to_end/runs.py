@@ -33,6 +33,7 @@ class Run:
     @property
     def settings(self) -> list[str]:
         return [
+            "platform=cpu",
             f"pretrain={self.assets / 'model'}",
             f"actor_train.data_args.dataset_dir={self.assets / 'data'}",
             f"validation.data_args.dataset_dir={self.assets / 'data'}",
