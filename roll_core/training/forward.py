@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from roll_core.training.microbatch import ModelInput
+from roll_core.training.shared_prompts import has_shared_prompts, response_logits
 
 # Entries of the [N, V] table that are turned to float32 at a time. A 150k vocabulary at 4k tokens is 2.4 GB in
 # float32, several times over in backward; below this size one piece is fastest.
@@ -26,12 +27,18 @@ class TokenScores:
     entropy: torch.Tensor | None
 
 
-def token_scores(model: nn.Module, given: ModelInput, *, temperature: float, entropy: bool) -> TokenScores:
+def token_scores(
+    model: nn.Module, given: ModelInput, *, temperature: float, entropy: bool, shares_prompts: bool = False
+) -> TokenScores:
     """Log-probability (and entropy) of each response token under logits / temperature.
 
-    The vocabulary projection, the widest matrix of small models, runs at the response positions only.
+    The vocabulary projection, the widest matrix of small models, runs at the response positions only. With
+    `shares_prompts` a prompt that several rows have is read once for all of them.
     """
-    logits_BRV = _outputs(model, given, logits_to_keep=given.targets.shape[1])
+    if shares_prompts and has_shared_prompts(given):
+        logits_BRV = response_logits(model, given)
+    else:
+        logits_BRV = _outputs(model, given, logits_to_keep=given.targets.shape[1])
     log_probs, entropies = pieces(logits_BRV.flatten(0, 1), given.targets.flatten(), temperature, entropy)
     return TokenScores(
         _zero_padding(log_probs.view_as(given.targets), given),

@@ -87,7 +87,13 @@ class Fsdp2Strategy(TrainStrategy):
         from roll_core.training.stepping import score
 
         def run(given: ModelInput) -> list[torch.Tensor]:
-            scores = token_scores(self.model.module, given, temperature=temperature, entropy=entropy)
+            scores = token_scores(
+                self.model.module,
+                given,
+                temperature=temperature,
+                entropy=entropy,
+                shares_prompts=self.model.shares_prompts,
+            )
             return [scores.log_probs] if scores.entropy is None else [scores.log_probs, scores.entropy]
 
         names = ["log_probs", "entropy"] if entropy else ["log_probs"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -95,7 +96,7 @@ class ModelInput:
 
     `input_ids` [b, w]; `attention_mask` and `position_ids` [b, w], both None where no row is padded, which lets
     attention take its faster causal path; `targets` [b, r] the response tokens; `attended` [b, r] marks the real
-    ones, None where all are.
+    ones, None where all are. `prompt_of_row` [b]: which of the different prompts of these rows each has.
     """
 
     rows: list[int]
@@ -104,6 +105,7 @@ class ModelInput:
     position_ids: torch.Tensor | None
     targets: torch.Tensor
     attended: torch.Tensor | None
+    prompt_of_row: torch.Tensor | None = None
 
 
 class Rows:
@@ -121,6 +123,13 @@ class Rows:
             raise ValueError(
                 f"row {self.prompt_lengths.index(0)} has an empty prompt; drop it or give it a first token"
             )
+
+    @cached_property
+    def prompt_keys(self) -> list[bytes]:
+        """The same bytes for rows of the same prompt."""
+        prompts = self.batch["prompts"].cpu().numpy()
+        width = prompts.shape[1]
+        return [prompts[row, width - length :].tobytes() for row, length in enumerate(self.prompt_lengths)]
 
     def cut(self, cut: Cut) -> list[list[int]]:
         """See `plan`."""
@@ -148,7 +157,8 @@ class Rows:
             positions = (column - first).clamp(min=0).to(device)
         if ragged_responses:
             attended = (torch.arange(response) < torch.tensor(response_lengths)[:, None]).to(device)
-        return ModelInput(rows, input_ids.to(device), mask, positions, responses.to(device), attended)
+        which = torch.tensor(_numbered([self.prompt_keys[row] for row in rows]), device=device)
+        return ModelInput(rows, input_ids.to(device), mask, positions, responses.to(device), attended, which)
 
     def columns(self, rows: list[int], device: torch.device) -> dict[str, torch.Tensor]:
         """The batch's other tensors for some rows; a column of R entries per row is trimmed like the responses."""
@@ -167,6 +177,12 @@ class Rows:
     def response_width(self, rows: list[int]) -> int:
         """Columns of the longest response, at least one."""
         return max(1, *(self.response_lengths[row] for row in rows))
+
+
+def _numbered(keys: Sequence[bytes]) -> list[int]:
+    """For each key the place of its first appearance among the different ones."""
+    numbers: dict[bytes, int] = {}
+    return [numbers.setdefault(key, len(numbers)) for key in keys]
 
 
 def scatter(parts: Sequence[tuple[list[int], torch.Tensor]], num_rows: int, num_columns: int) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,14 @@ from roll_core.training.model_args import dtype_of
 from roll_core.training.patches import apply_patches
 from roll_core.training.process_group import mesh
 from roll_core.training.shard import fill, reshard, shard, sharded_units
+from roll_core.training.shared_prompts import why_not_shared
 
 if TYPE_CHECKING:
     from roll_core.config.schema import WorkerConfig
     from roll_core.context import WorkerContext
     from roll_core.platforms import Platform
+
+log = logging.getLogger(__name__)
 
 
 class ShardedModel:
@@ -55,6 +59,10 @@ class ShardedModel:
             self._shard(platform, context)
         else:
             self.module.to(self.device)
+        # Sharded, ranks would gather weights for different numbers of passes.
+        against = "the model is sharded" if self.is_sharded else why_not_shared(self.module, self.device)
+        self.shares_prompts = against is None
+        log.info("%s: %s", context.role, f"whole rows are read: {against}" if against else "prompts are read once")
         torch.manual_seed(context.seed + context.rank)
 
     def _load(self, role: WorkerConfig, config: Any, dtype: torch.dtype) -> nn.Module:

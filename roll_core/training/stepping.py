@@ -54,7 +54,13 @@ def _share(
     if loss.needs_values:
         return loss(MicroBatch(mask, columns, values=token_values(model.module, given)))
     temperature = float(rows.batch.meta_info.get("temperature", 1.0))
-    scores = token_scores(model.module, given, temperature=temperature, entropy=loss.needs_entropy)
+    scores = token_scores(
+        model.module,
+        given,
+        temperature=temperature,
+        entropy=loss.needs_entropy,
+        shares_prompts=model.shares_prompts,
+    )
     return loss(MicroBatch(mask, columns, log_probs=scores.log_probs, entropy=scores.entropy))
 
 
