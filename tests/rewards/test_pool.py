@@ -172,7 +172,9 @@ def test_what_a_reward_started_is_killed_with_it(tmp_path: Path) -> None:
 def test_children_end_with_their_parent_even_in_mid_sample(tmp_path: Path, how: signal.Signals) -> None:
     note = tmp_path / "pid"
     code = (
-        "import sys\n"
+        "import signal, sys\n"
+        # A shell starts what it puts into the background with this signal ignored, and children inherit that.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from roll_core.rewards import RewardSample\n"
         "from roll_core.rewards.pool import RewardPool\n"
         "pool = RewardPool(sys.argv[1], 1, 1000.0)\n"
