@@ -106,17 +106,13 @@ def time_import(code: str, repeats: int) -> Cost | None:
 def phase_rows(result: dict[str, Any]) -> Iterator[tuple[str, float, float]]:
     """Phase, when it began and how long it took; what lies between two is imports and small things."""
     end = 0.0
-    for phase, begin, stop in sorted(result["spans"], key=lambda span: span[1]):
-        if begin < end:
-            # Within another phase, of which it is a part.
-            yield f"- of that, {phase}", begin, stop - begin
+    for phase, begin, stop, is_main in sorted(result["spans"], key=lambda span: float(span[1])):
+        if not is_main:
+            yield f"(meanwhile, in another thread) {phase}", begin, stop - begin
             continue
         if begin - end > GAP_SHOWN_S:
-            yield (
-                f"(imports and small things before: {phase})" if end else "Python and the command line",
-                end,
-                begin - end,
-            )
+            name = f"(imports and small things before: {phase})" if end else "Python and the command line"
+            yield name, end, begin - end
         yield phase, begin, stop - begin
         end = stop
 

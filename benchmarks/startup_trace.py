@@ -15,6 +15,7 @@ import importlib.util
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,7 +30,7 @@ PHASES = {
     ("ray", "init"): "start Ray",
     ("roll_core.cluster.nodes", "cluster_nodes"): "look at the nodes",
     ("roll_core.pipelines.launch", "launch"): "ask for workers",
-    ("roll_core.pipelines.inputs", "prepare_inputs"): "tokenise, while workers start",
+    ("roll_core.pipelines.inputs", "prepare_inputs"): "read the tokenizer and tokenise",
     ("roll_core.pipelines.launch", "set_up"): "wait for workers and their models",
     ("roll_core.rollout.weight_update", "WeightUpdate.send"): "first weights to the engine",
     ("roll_core.pipelines.validation", "Validation.__call__"): "validate before the first step",
@@ -41,11 +42,11 @@ LAST = "first optimiser step"
 
 
 class Trace:
-    """Start and end of each phase, in seconds since the process was asked for."""
+    """Start and end of each phase, in seconds since the process was asked for, and whether the main thread ran it."""
 
     def __init__(self, started: float, record: Path) -> None:
         self.started, self.record = started, record
-        self.spans: list[tuple[str, float, float]] = []
+        self.spans: list[tuple[str, float, float, bool]] = []
 
     def now(self) -> float:
         """Seconds since the process was asked for."""
@@ -60,7 +61,8 @@ class Trace:
             try:
                 return function(*arguments, **options)
             finally:
-                self.spans.append((phase, begin, self.now()))
+                is_main = threading.current_thread() is threading.main_thread()
+                self.spans.append((phase, begin, self.now(), is_main))
                 if phase == LAST:
                     self.finish()
 
@@ -69,7 +71,7 @@ class Trace:
     def finish(self) -> None:
         """Write what was seen, and end the run as Ctrl-C would."""
         end = self.now()
-        missing = set(PHASES.values()) - {phase for phase, _begin, _end in self.spans}
+        missing = set(PHASES.values()) - {phase for phase, *_when in self.spans}
         if missing:
             raise AssertionError(f"the run went past what is timed here: {', '.join(sorted(missing))}")
         from machine import tree, tree_cpu_seconds
