@@ -1,6 +1,6 @@
 """The batch that travels between roles: tensors, object columns and facts about the whole.
 
-A plain dict of tensors rather than a TensorDict: importing tensordict costs every worker process 1.4 s at
+A plain dict of tensors rather than a TensorDict: importing tensordict costs every worker process over a second at
 start-up (benchmarks/startup.py), and what a batch needs of it is one index per column.
 """
 
