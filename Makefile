@@ -41,6 +41,7 @@ lint: install
 bench: install
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/rollout.py
+	$(BIN)/python benchmarks/rlvr_step.py
 
 wheels: install
 	for package in $(PACKAGES); do $(BIN)/python -m build --wheel --outdir dist $$package || exit 1; done

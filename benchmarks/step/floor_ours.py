@@ -26,7 +26,7 @@ from roll_core.training import TrainPlan
 from roll_core.training.fsdp2 import Fsdp2Strategy
 from step.gate import Answer, Gate, Stopped, versions
 from step.ours import make_config
-from step.work import CASES, Case, prompts
+from step.work import CASES, Case
 
 OLD_NOISE = 0.3
 """Standard deviation of what is added to the old log-probabilities of a rollout to compare, so that ratios differ
@@ -38,8 +38,8 @@ class Floor:
 
     def __init__(self, folder: Path, case: Case) -> None:
         self.case, config = case, make_config(folder, case)
-        tokenizer = AutoTokenizer.from_pretrained(folder / "model")
-        self.prompts = [tuple(tokenizer(prompt)["input_ids"]) for prompt in prompts(case.lengths)]
+        tokenizer = AutoTokenizer.from_pretrained(case.model(folder))
+        self.prompts = [tuple(tokenizer(prompt)["input_ids"]) for prompt in case.prompts(folder)]
         arguments = config.actor_infer.generating_args
         assert arguments is not None
         self.params = sampling_params(arguments, [tokenizer.eos_token_id])

@@ -14,7 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from step.gate import Gate, Stopped, versions
-from step.work import CASES, END, Case, prompts
+from step.work import CASES, Case
 
 
 class Floor:
@@ -22,10 +22,11 @@ class Floor:
 
     def __init__(self, folder: Path, case: Case) -> None:
         self.case = case
-        tokenizer = AutoTokenizer.from_pretrained(folder / "model")
-        ids = torch.tensor([tokenizer(prompt)["input_ids"] for prompt in prompts(case.lengths)])
+        tokenizer = AutoTokenizer.from_pretrained(case.model(folder))
+        ids = torch.tensor([tokenizer(prompt)["input_ids"] for prompt in case.prompts(folder)])
+        self.end = tokenizer.eos_token_id
         self.prompts = ids.repeat_interleave(case.group_size, dim=0)
-        self.model = AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32)
+        self.model = AutoModelForCausalLM.from_pretrained(case.model(folder), dtype=torch.float32)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-6, weight_decay=0.0, fused=True)
 
     def generate(self) -> torch.Tensor:
@@ -47,7 +48,7 @@ class Floor:
         """One optimiser step of the clipped-ratio loss at ratio 1; the number of tokens it was over."""
         self.model.train()
         answers = sequences[:, self.prompts.shape[1] :]
-        ended = (answers == END).cumsum(dim=1) - (answers == END).int()
+        ended = (answers == self.end).cumsum(dim=1) - (answers == self.end).int()
         mask = ended == 0
         attention = torch.cat([torch.ones_like(self.prompts), mask.long()], dim=1)
         logits = self.model(sequences, attention_mask=attention, logits_to_keep=answers.shape[1] + 1).logits[:, :-1]

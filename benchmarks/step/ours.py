@@ -59,7 +59,7 @@ def make_config(folder: Path, case: Case, tokens_per_pass: int = TOKENS_PER_PASS
         "logging_steps": 0,
         "rollout_batch_size": len(case.lengths),
         "num_return_sequences_in_group": case.group_size,
-        "prompt_length": 32,
+        "prompt_length": 64,
         "response_length": max(case.lengths),
         "adv_estimator": "grpo",
         "norm_mean_type": "group",
@@ -72,7 +72,7 @@ def make_config(folder: Path, case: Case, tokens_per_pass: int = TOKENS_PER_PASS
         "use_kl_loss": False,
         "init_kl_coef": 0,
         "max_grad_norm": 1.0,
-        "pretrain": str(folder / "model"),
+        "pretrain": str(case.model(folder)),
         "actor_train": {
             "model_args": {"dtype": "fp32", "disable_gradient_checkpointing": True},
             "training_args": {

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from step.gate import Answer, Gate, Stopped, versions
-from step.work import CASES, Case, prompts, reward_of
+from step.work import CASES, Case, reward_of
 
 BATCHES_OF_DATA = 1000
 """The steps' prompts follow each other in one long epoch: the trainer shuffles nothing and begins no epoch anew."""
@@ -77,13 +77,13 @@ def make_trainer(folder: Path, case: Case, waits: Waits) -> GRPOTrainer:
         disable_tqdm=True,
         dataloader_pin_memory=False,
     )
-    model = AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(case.model(folder), dtype=torch.float32)
     return GRPOTrainer(
         model=model,
         args=arguments,
-        processing_class=AutoTokenizer.from_pretrained(folder / "model"),
+        processing_class=AutoTokenizer.from_pretrained(case.model(folder)),
         reward_funcs=rewards,
-        train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in prompts(case.lengths)] * BATCHES_OF_DATA),
+        train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in case.prompts(folder)] * BATCHES_OF_DATA),
         callbacks=[waits],
     )
 

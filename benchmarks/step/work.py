@@ -9,6 +9,8 @@ by "63a 62b 61b ..." down to the end token, always 64 tokens, with the letters d
 from __future__ import annotations
 
 import json
+import random
+import shutil
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,18 +29,31 @@ END, PAD = 0, 1
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of step. `lengths` holds the answer length of each prompt, `target` the ratio to reach."""
+    """One kind of step. `lengths` holds the answer length of each prompt; where it varies, the most it can be.
+
+    `target` is the ratio to reach, None where there is none to reach.
+    """
 
     name: str
     lengths: tuple[int, ...]
     group_size: int
-    target: float
+    target: float | None
     steps_per_round: int
+    varies: bool = False
 
     @property
     def num_rows(self) -> int:
         """Rows of a step."""
         return len(self.lengths) * self.group_size
+
+    def model(self, folder: Path) -> Path:
+        """Where its model and tokenizer are."""
+        return folder / ("quickstart" if self.varies else "model")
+
+    def prompts(self, folder: Path) -> list[str]:
+        """The text that each answer follows."""
+        lines = (folder / f"{self.name}.jsonl").read_text().splitlines()
+        return [json.loads(line)["text"] for line in lines]
 
     @property
     def num_tokens(self) -> int:
@@ -58,6 +73,7 @@ CASES = {
         Case("equal-8", (64,), 8, target=1.5, steps_per_round=8),
         # As many tokens as equal-32, and four times as many when padded to the longest.
         Case("tail-32", (8, 16, 24, 32, 40, 56, 80, 256), 4, target=2.0, steps_per_round=3),
+        Case("quickstart", (44,) * 32, 8, target=None, steps_per_round=4, varies=True),
     )
 }
 
@@ -72,10 +88,8 @@ def words() -> list[str]:
     return ["<end>", "<pad>", *(f"{number}{letter}" for number in range(1, LONGEST + 1) for letter in LETTERS)]
 
 
-def prompts(lengths: Sequence[int]) -> list[str]:
+def counting_prompts(lengths: Sequence[int]) -> list[str]:
     """One prompt per length, of `PROMPT_TOKENS` tokens."""
-    import random
-
     choice = random.Random(0)
     vocabulary = words()
     return [
@@ -83,20 +97,32 @@ def prompts(lengths: Sequence[int]) -> list[str]:
     ]
 
 
-def make_folder(folder: Path) -> None:
-    """Write model and tokenizer into `folder/model`, and the prompts of every case into `folder/<case>.jsonl`."""
+def make_folder(folder: Path, case: Case, quickstart: Path) -> None:
+    """Write a case's model, tokenizer and prompts; `quickstart` is where the quickstart's are."""
     import torch
 
-    torch.manual_seed(0)
-    tokenizer = make_tokenizer()
-    make_model().save_pretrained(folder / "model")
-    tokenizer.save_pretrained(folder / "model")
-    for case in CASES.values():
-        rows = [
-            {"id": str(number), "prompt": prompt, "ground_truth": "", "tag": "step"}
-            for number, prompt in enumerate(prompts(case.lengths))
-        ]
-        (folder / f"{case.name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if case.varies:
+        shutil.copytree(quickstart / "model", case.model(folder))
+        rows = _quickstart_rows(quickstart, case)
+    else:
+        torch.manual_seed(0)
+        make_model().save_pretrained(case.model(folder))
+        make_tokenizer().save_pretrained(case.model(folder))
+        rows = [{"prompt": text, "text": text} for text in counting_prompts(case.lengths)]
+    numbered = [{"id": str(number), "ground_truth": "", **row, "tag": "step"} for number, row in enumerate(rows)]
+    (folder / f"{case.name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in numbered))
+
+
+def _quickstart_rows(quickstart: Path, case: Case) -> list[dict[str, str]]:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(quickstart / "model")
+    lines = (quickstart / "data" / "train.jsonl").read_text().splitlines()[: len(case.lengths)]
+    rows = [json.loads(line) for line in lines]
+    for row in rows:
+        dialogue = json.loads(row["messages"])
+        row["text"] = tokenizer.apply_chat_template(dialogue, tokenize=False, add_generation_prompt=True)
+    return rows
 
 
 def make_model() -> LlamaForCausalLM:
