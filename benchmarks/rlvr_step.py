@@ -140,7 +140,8 @@ def breakdown(case: Case, found: dict[str, Contestant]) -> Iterator[str]:
     yield "- ours, wall: " + ", ".join(f"{name} {1000 * value:.0f} ms" for name, value in ours.items())
     trained = told(OURS, "rows_trained")
     if trained < case.num_rows:
-        yield f"- ours left {case.num_rows - trained:.0f} rows out of training: their advantage is 0, so is their gradient"
+        left = case.num_rows - trained
+        yield f"- ours left {left:.0f} rows out of training: their advantage is 0, so is their gradient"
     for name in (FLOOR, PLAIN):
         generate, train = 1000 * told(name, "generate"), 1000 * told(name, "train")
         yield f"- {name}, wall: generate {generate:.0f} ms, train {train:.0f} ms"
