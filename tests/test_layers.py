@@ -21,6 +21,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "roll_core.backend",
         "roll_core.context",
         "roll_core.errors",
+        "roll_core.findings",
         "roll_core.names",
         "roll_core.objects",
     ),

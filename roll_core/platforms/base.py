@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import torch
 
     from roll_core.errors import Problem
+    from roll_core.findings import Finding, KnownError
 
 
 class Ability(Enum):
@@ -100,7 +101,15 @@ class Platform:
         return frozenset()
 
     def problems(self, config: Any) -> list[Problem]:
-        """What in a resolved pipeline config can't work on this platform."""
+        """What in a pipeline config can't work on this platform, whatever the machine: plans use it too."""
+        return []
+
+    def findings(self) -> list[Finding]:
+        """What of this machine's software and settings is right or wrong for the platform; imports nothing heavy."""
+        return []
+
+    def known_errors(self) -> list[KnownError]:
+        """Errors that users of the platform meet, with cause and remedy."""
         return []
 
     def worker_env(self, role: str) -> dict[str, str]:
