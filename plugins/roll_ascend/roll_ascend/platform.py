@@ -3,38 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from roll_ascend import env
 from roll_core.platforms import Ability, EngineDefaults, Platform
 
-EVERY_WORKER = {
-    # Roles that share a card each open a port on it; with the fixed default port, 16666, the second one fails.
-    "HCCL_NPU_SOCKET_PORT_RANGE": "auto",
-    # Seconds until the peers of a group must have connected, and until a collective must have ended. The default of
-    # 120 is shorter than the loading of a large model, during which the other ranks wait.
-    "HCCL_CONNECT_TIMEOUT": "3600",
-    "HCCL_EXEC_TIMEOUT": "3600",
-    # Several workers share the host's cores; a pool of threads in each makes every one of them slower.
-    "OMP_NUM_THREADS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-}
-
-TRAINING = {
-    # Operators are queued in two levels; this is for eager execution only, hence not for engines.
-    "TASK_QUEUE_ENABLE": "2",
-    # Less fragmentation under micro-batches of varying lengths.
-    "PYTORCH_NPU_ALLOC_CONF": "expandable_segments:True",
-}
-
-GENERATION = {
-    "TASK_QUEUE_ENABLE": "1",
-    # Weights in the NZ layout cannot be written in place, which every update of the weights does.
-    "VLLM_ASCEND_ENABLE_NZ": "0",
-    # An engine that sleeps manages its own memory pool, which excludes expandable segments.
-    "PYTORCH_NPU_ALLOC_CONF": "",
-}
-
-GENERATING_ROLES = frozenset({"actor_infer"})
+if TYPE_CHECKING:
+    from roll_core.errors import Problem
+    from roll_core.findings import Finding, KnownError
 
 
 class NpuPlatform(Platform):
@@ -56,10 +32,33 @@ class NpuPlatform(Platform):
         """Device memory shared between processes is not claimed: nothing here has shown that it works."""
         return frozenset({Ability.BF16, Ability.FP16, Ability.SLEEP})
 
+    def problems(self, config: Any) -> list[Problem]:
+        """What in a config no NPU can do."""
+        from roll_ascend.problems import config_problems
+
+        return list(config_problems(config))
+
+    def findings(self) -> list[Finding]:
+        """What of this machine's software and settings is right or wrong; imports nothing of it."""
+        from roll_ascend.checks import findings
+        from roll_ascend.machine import this_machine
+
+        return findings(this_machine())
+
+    def known_errors(self) -> list[KnownError]:
+        """Errors of CANN, HCCL, torch_npu and vLLM-Ascend that users have met."""
+        from roll_ascend.known_errors import KNOWN_ERRORS
+
+        return list(KNOWN_ERRORS)
+
     def worker_env(self, role: str) -> dict[str, str]:
         """Training and scoring roles differ from those that hold an engine."""
-        return EVERY_WORKER | (GENERATION if role in GENERATING_ROLES else TRAINING)
+        return env.role_environment(role)
 
     def engine_defaults(self, engine: str) -> EngineDefaults:
-        """An engine has these wherever it runs: as a role of its own, or as a judge inside a reward."""
-        return EngineDefaults(env=dict(GENERATION))
+        """An engine has these wherever it runs: as a role of its own, or as a judge inside a reward.
+
+        They are for every process of the engine, whatever starts it and however many there are: vLLM's executors
+        hand down the environment of the process that made the engine.
+        """
+        return EngineDefaults(env=env.generation_environment())
