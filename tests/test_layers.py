@@ -57,6 +57,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "cluster": ("roll_core.cluster",),
     "rollout": ("roll_core.rollout",),
     "pipelines": ("roll_core.pipelines",),
+    "doctor": ("roll_core.doctor",),
     "cli": ("roll_core.__main__", "roll_core.cli"),
     # Contracts for plugins: they may use anything, and nothing in core uses them.
     "testing": ("roll_core.testing",),
@@ -78,6 +79,7 @@ LIGHT = {
     "roll_core.weights.base": HEAVY,
     "roll_core.objects": HEAVY_FOR_COMMANDS,
     "roll_core.cli": HEAVY,
+    "roll_core.doctor": HEAVY_FOR_COMMANDS,
     "roll_core.platforms": HEAVY_FOR_COMMANDS,
     "roll_core.builtins": HEAVY_FOR_COMMANDS,
     **{name: HEAVY_FOR_COMMANDS for layer in ("values", "hooks", "resolve") for name in LAYERS[layer]},
