@@ -6,7 +6,6 @@ a run that is slow without a word costs more than one that stops.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,8 +20,6 @@ from roll_core.resolve.backend import Resolved, resolve_backend, unusable_lines
 
 if TYPE_CHECKING:
     from roll_core.platforms.base import Platform
-
-log = logging.getLogger(__name__)
 
 Source = Literal["config", "ROLL_PLATFORM", "detection"]
 
@@ -182,8 +179,6 @@ def _plain_processors(registry: Registry, candidates: Sequence[_Candidate]) -> R
     failed = [one for one in registry.unusable() if one.state == "failed"]
     passed_over = [str(candidate) for candidate in candidates]
     passed_over += [f"{one.name} failed to load: {one.problem}" for one in failed]
-    if passed_over:
-        log.warning("platform %s, as no other can be used here: %s", backend.name, _one_line("; ".join(passed_over)))
     reasons = ("no accelerator found", *passed_over)
     return ResolvedPlatform(backend.name, "detection", reasons, Resolved("platform", record, backend))
 
