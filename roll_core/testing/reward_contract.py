@@ -20,6 +20,7 @@ import pytest
 
 from roll_core.rewards.base import RewardSample, Score, Status
 from roll_core.rewards.pool import RewardPool
+from roll_core.testing.contract import Contract
 
 ODD_RESPONSES: Mapping[str, str] = {
     "empty": "",
@@ -34,7 +35,7 @@ ODD_RESPONSES: Mapping[str, str] = {
 }
 
 
-class RewardContract:
+class RewardContract(Contract):
     """One score per sample, a positive training reward for a correct one, and no input that ends a run."""
 
     reward: ClassVar[str]
