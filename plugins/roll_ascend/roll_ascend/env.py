@@ -1,7 +1,7 @@
 """Environment variables of HCCL, CANN, torch_npu and vLLM-Ascend that this plugin sets or checks, each with its reason.
 
 Sources: CANN's and torch_npu's references of environment variables (hiascend.com, CANN 8.5 and Ascend Extension for
-PyTorch 7.2), the packages vllm-ascend 0.23.0rc1 and 0.23.0 as published, and ROLL's guides for Ascend NPUs.
+PyTorch 7.2), the packages torch-npu, vllm and vllm-ascend as published, and ROLL's guides for Ascend NPUs.
 """
 
 from __future__ import annotations
@@ -238,10 +238,12 @@ READ_BY_NOBODY = {
     "VLLM_ASCEND_ENABLE_TOPK_OPTIMIZE": "",
     "VLLM_ASCEND_MODEL_EXECUTE_TIME_OBSERVE": "",
     "VLLM_ASCEND_TRACE_RECOMPILES": "",
+    "VLLM_ATTENTION_BACKEND": "",
     "VLLM_ENABLE_MC2": "",
+    "VLLM_USE_V1": "",
 }
-"""Variables that guides recommend and that neither torch_npu 2.10 nor vLLM-Ascend 0.23 reads, each with the option that
-does what was meant, where there is one."""
+"""Variables that guides recommend and that none of torch_npu 2.10.0.post4, vLLM 0.23.0 and vLLM-Ascend 0.23.0rc1 reads,
+each with the option that does what was meant, where there is one."""
 
 GENERATING_ROLES = frozenset({"actor_infer", "student_infer"})
 

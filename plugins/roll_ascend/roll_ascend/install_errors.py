@@ -1,13 +1,8 @@
 """Errors from what is installed: the container, CANN, and packages that do not fit together."""
 
 from roll_ascend.cann import SOURCE
-from roll_ascend.versions import GUIDE, INDEX
+from roll_ascend.versions import GUIDE, REINSTALL_TRITON
 from roll_core.findings import KnownError
-
-REINSTALL_TRITON = (
-    f"pip uninstall -y triton triton-ascend; pip install triton-ascend=={GUIDE.versions['triton-ascend']} "
-    f"--extra-index-url {INDEX}"
-)
 
 INSTALL_ERRORS = (
     KnownError(

@@ -28,7 +28,7 @@ def unread(machine: Machine) -> Iterator[Seen]:
     for name in found:
         instead = f"; instead: {READ_BY_NOBODY[name]}" if READ_BY_NOBODY[name] else ""
         remedy = f"unset {name}{instead}"
-        yield Seen(Level.WARNING, f"{name} is read by neither torch_npu 2.10 nor vLLM-Ascend 0.23", remedy)
+        yield Seen(Level.WARNING, f"{name} is read by none of torch_npu 2.10, vLLM 0.23 and vLLM-Ascend 0.23", remedy)
     if not found:
         yield well("none set")
 

@@ -65,6 +65,10 @@ MIXED = (
     "from its row 0.23.0"
 )
 INDEX = "https://mirrors.huaweicloud.com/ascend/repos/pypi"
+REINSTALL_TRITON = (
+    f"pip uninstall -y triton triton-ascend; pip install triton-ascend=={GUIDE.versions['triton-ascend']} "
+    f"--extra-index-url {INDEX}"
+)
 
 
 def stack(machine: Machine) -> Iterator[Seen]:
@@ -107,29 +111,21 @@ def vllm_pair(machine: Machine) -> Iterator[Seen]:
 def triton(machine: Machine) -> Iterator[Seen]:
     """triton and triton-ascend install into one folder; whichever comes second breaks the other."""
     here = machine.versions
-    wanted = GUIDE.versions["triton-ascend"]
-    again = f"pip uninstall -y triton triton-ascend && pip install triton-ascend=={wanted} --extra-index-url {INDEX}"
     if "triton" in here:
         beside = f" beside triton-ascend {here['triton-ascend']}" if "triton-ascend" in here else ""
-        what = f"triton {here['triton']} is installed{beside}; both are the folder triton, and NPUs need triton-ascend"
-        yield Seen(Level.ERROR, what, again)
-    elif "triton-ascend" in here and (folder := machine.package_folder("triton")) is None:
-        yield Seen(
-            Level.ERROR,
-            f"triton-ascend {here['triton-ascend']} is installed, and its folder triton is gone",
-            again,
-        )
-    elif "triton-ascend" in here and not (folder / "__init__.py").exists():
-        yield Seen(
-            Level.ERROR,
-            f"triton-ascend {here['triton-ascend']} is damaged: {folder}/__init__.py is missing, as after "
-            "uninstalling triton",
-            again,
-        )
+        found = f"triton {here['triton']} is installed{beside}; both are the folder triton, and NPUs need triton-ascend"
+        yield Seen(Level.ERROR, found, REINSTALL_TRITON)
     elif "triton-ascend" in here:
-        yield well(f"triton-ascend {here['triton-ascend']} alone")
+        version, folder = here["triton-ascend"], machine.package_folder("triton")
+        if folder is not None and (folder / "__init__.py").exists():
+            yield well(f"triton-ascend {version} alone")
+        else:
+            what = f"{folder}/__init__.py is missing" if folder else "its folder triton is gone"
+            found = f"triton-ascend {version} is damaged: {what}, as after uninstalling triton"
+            yield Seen(Level.ERROR, found, REINSTALL_TRITON)
     elif "vllm-ascend" in here:
-        yield Seen(Level.WARNING, "triton-ascend is missing; vLLM-Ascend falls back to slower operators", again)
+        found = "triton-ascend is missing; vLLM-Ascend falls back to slower operators"
+        yield Seen(Level.WARNING, found, REINSTALL_TRITON)
 
 
 def flash_attn(machine: Machine) -> Iterator[Seen]:

@@ -179,7 +179,7 @@ def test_impossible_values_are_errors_and_bytes_are_turned_into_megabytes(
 def test_variables_that_nothing_reads_are_named(planted: Any, name: str) -> None:
     planted.environ[name] = "1"
     finding = planted.worst("unread variables")
-    assert finding.level is Level.WARNING and finding.found.startswith(f"{name} is read by neither")
+    assert finding.level is Level.WARNING and finding.found.startswith(f"{name} is read by none of")
     assert finding.remedy.startswith(f"unset {name}")
 
 

@@ -104,7 +104,7 @@ def test_triton_beside_triton_ascend_is_an_error_with_the_two_commands(planted: 
     assert finding.level is Level.ERROR
     assert finding.found.startswith("triton 3.5.0 is installed beside triton-ascend 3.2.1")
     assert finding.remedy == (
-        "pip uninstall -y triton triton-ascend && pip install triton-ascend==3.2.1 "
+        "pip uninstall -y triton triton-ascend; pip install triton-ascend==3.2.1 "
         "--extra-index-url https://mirrors.huaweicloud.com/ascend/repos/pypi"
     )
 
