@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from roll_core.inference import Completion, GenerationRequest
     from roll_core.rewards import RewardSample, Score
     from roll_core.training import TokenLoss, TrainPlan
-    from roll_core.weights import WeightManifest
+    from roll_core.weights import WeightManifest, WeightReceiver, WeightSender
+    from roll_core.weights.shared_memory import SharedMemory
 
 log = logging.getLogger(__name__)
 
@@ -35,10 +36,20 @@ class _Worker:
         return self.spec.name
 
     def facts(self) -> dict[str, Any]:
-        """Process id and a free port on this node's address."""
+        """Process id, a free port on this node's address, and the node whose memory the device uses, if any."""
         import ray
 
-        return {"pid": os.getpid(), "address": ray.util.get_node_ip_address(), "port": free_port()}
+        return {
+            "pid": os.getpid(),
+            "address": ray.util.get_node_ip_address(),
+            "port": free_port(),
+            "host_memory_of": self._node_id() if self.platform.device_type == "cpu" else None,
+        }
+
+    def _node_id(self) -> str:
+        import ray
+
+        return str(ray.get_runtime_context().get_node_id())
 
     def watch(self) -> None:
         """Never return: whoever waits for this learns at once when the process ends."""
@@ -54,6 +65,7 @@ class TrainWorker(_Worker):
         self.strategy = load_target(self.spec.strategy_target)(self.spec.role, self.platform, context)
         self.strategy.setup(plan)
         self.weight_group: Any = None
+        self.weight_memory: SharedMemory | None = None
 
     def train_step(self, batch: DataProto, loss: TokenLoss) -> tuple[dict[str, float], float]:
         """One optimiser step; the metrics, and the seconds it took here."""
@@ -73,7 +85,7 @@ class TrainWorker(_Worker):
 
     def describe_weights(self, bucket_bytes: int) -> WeightManifest | None:
         """The manifest of version 0, from rank 0; the other ranks take part in gathering."""
-        from roll_core.weights.broadcast import describe
+        from roll_core.weights.packing import describe
 
         manifest = describe(self.strategy.weights(bucket_bytes), version=0)
         return manifest if self.spec.context.rank == 0 else None
@@ -82,11 +94,30 @@ class TrainWorker(_Worker):
         """Rank 0 opens the group that the engines join."""
         self.weight_group = _join(self, address, port, 0, world_size)
 
+    def share_weights(self, slot_bytes: int) -> tuple[Path | None, str]:
+        """Rank 0 reserves memory for engines on its node: where it is, or None and the reason."""
+        from roll_core.weights.shared_memory import SharedMemory
+
+        try:
+            self.weight_memory = SharedMemory.create(slot_bytes)
+        except OSError as error:
+            return None, str(error)
+        return self.weight_memory.path, ""
+
+    def hide_shared_weights(self) -> None:
+        """Every engine has the memory open: from here on it ends with the processes, however they end."""
+        assert self.weight_memory is not None
+        self.weight_memory.path.unlink()
+
     def send_weights(self, manifest: WeightManifest, bucket_bytes: int) -> None:
         """Send the weights as they are now."""
         from roll_core.weights.broadcast import BroadcastSender
+        from roll_core.weights.shared_memory import SharedMemorySender
 
-        BroadcastSender(self.weight_group).send(self.strategy.weights(bucket_bytes), manifest)
+        sender: WeightSender = BroadcastSender(self.weight_group)
+        if self.weight_memory is not None:
+            sender = SharedMemorySender(self.weight_group, self.weight_memory)
+        sender.send(self.strategy.weights(bucket_bytes), manifest)
 
     def offload(self) -> None:
         """Free the device for a colocated engine."""
@@ -117,10 +148,17 @@ class InferWorker(_Worker):
         self.strategy = load_target(self.spec.strategy_target)(self.spec.role, self.platform, self.spec.context)
         self.strategy.start()
         self.weight_group: Any = None
+        self.weight_memory: SharedMemory | None = None
 
     def join_weight_group(self, address: str, port: int, rank: int, world_size: int) -> None:
         """Join the trainer's group."""
         self.weight_group = _join(self, address, port, rank, world_size)
+
+    def open_shared_weights(self, path: Path, slot_bytes: int) -> None:
+        """Open the memory that the trainer reserved on this node."""
+        from roll_core.weights.shared_memory import SharedMemory
+
+        self.weight_memory = SharedMemory(path, slot_bytes)
 
     def generate(self, requests: Sequence[GenerationRequest], interval_s: float) -> Iterator[list[Completion]]:
         """Completions as they finish, in lists no more often than every `interval_s`: each yield costs a message."""
@@ -142,8 +180,13 @@ class InferWorker(_Worker):
     def update_weights(self, manifest: WeightManifest) -> str:
         """Take the weights the trainer is sending; returns the digest of what was taken."""
         from roll_core.weights.broadcast import BroadcastReceiver
+        from roll_core.weights.shared_memory import SharedMemoryReceiver
 
-        receiver = BroadcastReceiver(self.weight_group, manifest, self.platform.device(0))
+        receiver: WeightReceiver
+        if self.weight_memory is not None:
+            receiver = SharedMemoryReceiver(self.weight_group, self.weight_memory, manifest)
+        else:
+            receiver = BroadcastReceiver(self.weight_group, manifest, self.platform.device(0))
         digest: str = self.strategy.update_weights(receiver)
         return digest
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from roll_core.cluster.calls import Waiter
 from roll_core.cluster.group import WorkerGroup
 from roll_core.errors import WeightSyncError
 from roll_core.weights import WeightManifest
+from roll_core.weights.packing import largest_bucket
+from roll_core.weights.shared_memory import BUCKET_BYTES
+
+log = logging.getLogger(__name__)
 
 
 class WeightUpdate:
@@ -20,16 +25,32 @@ class WeightUpdate:
 
     def connect(self) -> None:
         """Form the group of rank 0 and all engines, and ask the trainer what it will send."""
-        [facts] = self.waiter.wait([self.trainer.submit_to(0, "facts")])
+        facts = self.waiter.wait([self.trainer.submit_to(0, "facts"), *self.engines.submit("facts")])
+        nodes = {fact["host_memory_of"] for fact in facts}
+        is_shared = len(nodes) == 1 and None not in nodes
+        if is_shared:
+            self.bucket_bytes = min(self.bucket_bytes, BUCKET_BYTES)
         size = 1 + len(self.engines)
-        address, port = facts["address"], facts["port"]
+        address, port = facts[0]["address"], facts[0]["port"]
         joins = [self.trainer.submit_to(0, "join_weight_group", address, port, size)]
         joins += [
             self.engines.submit_to(rank, "join_weight_group", address, port, 1 + rank, size)
             for rank in range(len(self.engines))
         ]
         describe = self.trainer.submit("describe_weights", self.bucket_bytes)
-        self._manifest = self.waiter.wait([*joins, *describe])[len(joins)]
+        manifest: WeightManifest = self.waiter.wait([*joins, *describe])[len(joins)]
+        if is_shared:
+            self._share(largest_bucket(manifest))
+        self._manifest = manifest
+
+    def _share(self, slot_bytes: int) -> None:
+        """All live on one node, in its memory: let weights go through it rather than through sockets."""
+        [(path, reason)] = self.waiter.wait([self.trainer.submit_to(0, "share_weights", slot_bytes)])
+        if path is None:
+            log.warning("weights are broadcast through sockets, as no memory could be shared: %s", reason)
+            return
+        self.waiter.wait(self.engines.submit("open_shared_weights", path, slot_bytes))
+        self.waiter.wait([self.trainer.submit_to(0, "hide_shared_weights")])
 
     def send(self, version: int) -> bool:
         """Bring every engine to `version`; returns False where they have it already.

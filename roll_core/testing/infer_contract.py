@@ -22,14 +22,15 @@ import torch
 
 from roll_core.errors import IllegalOrder, WeightSyncError
 from roll_core.inference import Completion, GenerationRequest, InferStrategy, SamplingParams
+from roll_core.testing.contract import Contract
 from roll_core.weights import WeightManifest, WeightReceiver
-from roll_core.weights.broadcast import describe
+from roll_core.weights.packing import describe
 
 VOCAB = 128
 PROMPTS = ((5, 17, 100, 3), (9,) * 11, tuple(range(3, 40)), (64, 2), tuple(range(90, 60, -1)))
 
 
-class InferContract:
+class InferContract(Contract):
     """Output, log-probs, seeds, aborts, weight updates and order of calls, alike for every engine."""
 
     log_prob_tolerance: ClassVar[float] = 1e-4

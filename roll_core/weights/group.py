@@ -40,3 +40,8 @@ def broadcast(group: Any, tensor: torch.Tensor) -> None:
     options.rootRank = 0
     options.rootTensor = 0
     group.broadcast([tensor], options).wait()
+
+
+def meet(group: Any) -> None:
+    """Return when every process of the group has come here."""
+    group.allreduce([torch.zeros(1, dtype=torch.uint8)]).wait()

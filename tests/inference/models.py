@@ -22,7 +22,7 @@ from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.inference.hf import HfInferStrategy
 from roll_core.platforms.cpu import CpuPlatform
 from roll_core.weights import WeightManifest, WeightReceiver
-from roll_core.weights.broadcast import describe
+from roll_core.weights.packing import describe
 
 VOCAB = 97
 _SHARED: dict[str, Any] = {

@@ -7,8 +7,9 @@ import torch
 
 from roll_core.errors import WeightSyncError
 from roll_core.weights import WeightManifest, digest_of
-from roll_core.weights.broadcast import BroadcastReceiver, BroadcastSender, describe
+from roll_core.weights.broadcast import BroadcastReceiver, BroadcastSender
 from roll_core.weights.group import join_group
+from roll_core.weights.packing import describe
 
 WEIGHTS = {
     "embed": torch.arange(6, dtype=torch.float32).reshape(2, 3),
