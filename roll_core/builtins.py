@@ -29,5 +29,8 @@ def roll_infer_strategies() -> list[Backend]:
 
 @hookimpl
 def roll_transports() -> list[Backend]:
-    """Rows within one process."""
-    return [Backend("local", "roll_core.transport.local:LocalTransport", "rows in the memory of one process")]
+    """Rows between processes in Ray's object store, and rows within one process."""
+    return [
+        Backend("ray", "roll_core.transport.ray_store:RayTransport", "rows as plain bytes in Ray's object store"),
+        Backend("local", "roll_core.transport.local:LocalTransport", "rows in the memory of one process"),
+    ]

@@ -63,7 +63,6 @@ WELL_KNOWN: dict[Kind, tuple[WellKnown, ...]] = {
         WellKnown("sglang", remark=NOT_BUILT),
     ),
     "transport": (
-        WellKnown("ray", remark=NOT_BUILT),
         WellKnown("TransferQueue", "roll-transferqueue", spellings=("transfer_queue", "tq")),
     ),
     "patch": (),

@@ -70,7 +70,7 @@ def test_a_misspelt_name_gets_the_nearest_one() -> None:
 
 def test_a_strange_name_lists_what_there_is() -> None:
     assert refused(Registry((CORE,)), "transport", "pigeon") == (
-        "no transport named 'pigeon'\n  installed: local (roll_core)"
+        "no transport named 'pigeon'\n  installed: ray (roll_core), local (roll_core)"
     )
     assert refused(Registry((CORE,)), "patch", "pigeon") == "no model patch named 'pigeon'\n  installed: none"
 

@@ -1,5 +1,23 @@
 """How rows of a batch travel between processes."""
 
-from roll_core.transport.base import FieldSchema, RowHandle, RowsGone, Transport, TransportStats
+from roll_core.transport.base import (
+    CapacityError,
+    DataLost,
+    FieldSchema,
+    RowHandle,
+    RowsGone,
+    Transport,
+    TransportStats,
+    TransportTimeout,
+)
 
-__all__ = ["FieldSchema", "RowHandle", "RowsGone", "Transport", "TransportStats"]
+__all__ = [
+    "CapacityError",
+    "DataLost",
+    "FieldSchema",
+    "RowHandle",
+    "RowsGone",
+    "Transport",
+    "TransportStats",
+    "TransportTimeout",
+]

@@ -24,7 +24,7 @@ def test_asking_for_its_transport_says_that_this_version_has_none() -> None:
         resolve_backend(installed, "transport", "TransferQueue")
     assert str(error.value) == (
         "no transport named 'TransferQueue'\n"
-        "  installed: local (roll_core)\n"
+        "  installed: ray (roll_core), local (roll_core)\n"
         "  roll-transferqueue 0.1.0 is installed and does not offer TransferQueue\n"
         "  try: pip install --upgrade roll-transferqueue"
     )

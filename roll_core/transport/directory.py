@@ -1,0 +1,141 @@
+"""What is where, and what is still wanted: the one process that knows which rows of the `ray` transport live.
+
+Ray frees an object when nobody refers to it, and not before. So the references are kept here alone: when the last
+row of a chunk is cleared, they are dropped, whatever handles still exist. No payload passes through here, unless
+objects are to survive the process that put them. Imports no torch: it starts while others still do.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from roll_core.transport.base import TransportStats
+from roll_core.transport.layout import StoredColumn
+
+Rows = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What one put holds. Its groups of buffers are Ray objects of their own."""
+
+    chunk: str
+    partition: str
+    num_rows: int
+    num_bytes: int
+    columns: Mapping[str, StoredColumn]
+
+
+@dataclass
+class _Chunk:
+    manifest: Manifest
+    groups: list[Any]
+    alive: np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Columns of a chunk, and references to the groups they are in."""
+
+    columns: Mapping[str, StoredColumn]
+    groups: Mapping[int, Any]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Rows that are not held: how many, and the first."""
+
+    count: int
+    first: str
+
+
+@dataclass
+class Directory:
+    """Chunks of rows, which of their rows live, and how many bytes they are. Called by several threads at once."""
+
+    max_bytes: int
+    _chunks: dict[str, _Chunk] = field(default_factory=dict)
+    _reserved: dict[str, tuple[int, float]] = field(default_factory=dict)
+    _num_bytes: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def limit(self) -> int:
+        """The most bytes that are held at once."""
+        return self.max_bytes
+
+    def reserve(self, chunk: str, num_bytes: int, keep_s: float) -> bool:
+        """Set room aside for a put; False where there is none. A producer that dies loses it after a while."""
+        with self._lock:
+            now = time.monotonic()
+            self._reserved = {name: kept for name, kept in self._reserved.items() if kept[1] > now}
+            taken = self._num_bytes + sum(kept for kept, _until in self._reserved.values())
+            if taken + num_bytes > self.max_bytes:
+                return False
+            self._reserved[chunk] = (num_bytes, now + keep_s)
+            return True
+
+    def add(self, manifest: Manifest, groups: Sequence[Any], *, copied: bool = False) -> None:
+        """Hold a put's rows. `copied` makes the objects this process's own."""
+        held = [_own(group) for group in groups] if copied else list(groups)
+        with self._lock:
+            self._reserved.pop(manifest.chunk, None)
+            self._num_bytes += manifest.num_bytes
+            self._chunks[manifest.chunk] = _Chunk(manifest, held, np.ones(manifest.num_rows, bool))
+
+    def find(self, asked: Mapping[str, Rows], names: Sequence[str]) -> dict[str, Found] | Missing:
+        """Where columns of rows are, by chunk; or what is missing, if any is."""
+        with self._lock:
+            missing = [f"{name}.{row}" for name, rows in asked.items() for row in self._missing(name, rows)]
+            if missing:
+                return Missing(len(missing), missing[0])
+            return {name: _found(self._chunks[name], names) for name in asked}
+
+    def clear(self, asked: Mapping[str, Rows]) -> None:
+        """Forget rows, and the objects of chunks that have none left."""
+        with self._lock:
+            for name, rows in asked.items():
+                chunk = self._chunks.get(name)
+                if chunk is not None:
+                    chunk.alive[rows[rows < len(chunk.alive)]] = False
+                    if not chunk.alive.any():
+                        self._drop(name)
+
+    def clear_partition(self, partition: str) -> None:
+        """Forget all rows of a partition."""
+        with self._lock:
+            for name in [name for name, one in self._chunks.items() if one.manifest.partition == partition]:
+                self._drop(name)
+
+    def stats(self) -> TransportStats:
+        """Rows that live, and the bytes of chunks with such."""
+        with self._lock:
+            return TransportStats(sum(int(chunk.alive.sum()) for chunk in self._chunks.values()), self._num_bytes)
+
+    def _missing(self, name: str, rows: Rows) -> list[int]:
+        found = self._chunks.get(name)
+        wanted = np.unique(rows)
+        if found is not None:
+            lives = wanted < len(found.alive)
+            lives[lives] = found.alive[wanted[lives]]
+            wanted = wanted[~lives]
+        return [int(row) for row in wanted]
+
+    def _drop(self, name: str) -> None:
+        self._num_bytes -= self._chunks.pop(name).manifest.num_bytes
+
+
+def _found(chunk: _Chunk, names: Sequence[str]) -> Found:
+    columns = {name: chunk.manifest.columns[name] for name in names}
+    return Found(columns, {group: chunk.groups[group] for group in {column.group for column in columns.values()}})
+
+
+def _own(group: Any) -> Any:
+    import ray
+
+    return ray.put(ray.get(group))
