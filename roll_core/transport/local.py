@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -38,7 +39,7 @@ class LocalTransport(Transport):
         self.config = config or LocalTransportConfig()
         # A handle of another transport must find nothing here rather than someone else's rows.
         self._prefix = uuid.uuid4().hex[:8]
-        self._num_puts = 0
+        self._puts = itertools.count()  # Threads may put at once.
         self._rows: dict[str, dict[str, Any]] = {}
         self._partitions: dict[str, list[str]] = {}
 
@@ -46,8 +47,8 @@ class LocalTransport(Transport):
         """Store copies of the columns' rows."""
         schema = tuple(schema_of(name, column, num_rows) for name, column in columns.items())
         cells = {name: [_freeze(column, row) for row in range(num_rows)] for name, column in columns.items()}
-        self._num_puts += 1
-        row_ids = tuple(f"{self._prefix}.{self._num_puts}.{row}" for row in range(num_rows))
+        put = f"{self._prefix}.{next(self._puts)}"
+        row_ids = tuple(f"{put}.{row}" for row in range(num_rows))
         for row, row_id in enumerate(row_ids):
             self._rows[row_id] = {name: column[row] for name, column in cells.items()}
         self._partitions.setdefault(partition, []).extend(row_ids)

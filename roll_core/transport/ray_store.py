@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 import uuid
@@ -74,7 +75,7 @@ class RayTransport(Transport):
     def _attach(self, directory: Any, *, is_owner: bool) -> None:
         self._directory, self._is_owner, self._process = directory, is_owner, os.getpid()
         self._prefix = uuid.uuid4().hex[:12]
-        self._num_puts = 0
+        self._puts = itertools.count()  # Threads may put at once.
         self._max_bytes: int = self._call("limit", deadline=self._deadline())
         self._split_bytes = (self.config.split_mb or (32 if _num_nodes() == 1 else 4)) * 2**20
 
@@ -171,8 +172,7 @@ class RayTransport(Transport):
                 stored[one.field.name] = StoredColumn(one.field, one.layout, len(groups), len(buffers), end)
                 buffers += one.buffers
             groups.append(buffers)
-        self._num_puts += 1
-        chunk = f"{self._prefix}.{self._num_puts}"
+        chunk = f"{self._prefix}.{next(self._puts)}"
         in_order = {one.field.name: stored[one.field.name] for one in encoded}
         return Manifest(chunk, partition, num_rows, _total(encoded), in_order), groups
 
