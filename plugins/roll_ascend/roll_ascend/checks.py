@@ -1,4 +1,7 @@
-"""Everything that is looked at on a machine, by the subject that findings name."""
+"""Everything that is looked at on a machine, by the subject that findings name.
+
+What every machine has, `roll doctor` looks at by itself: open files, shared memory, Ray's ports, the list of devices.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from roll_core.findings import Finding
 
 CHECKS: dict[str, Callable[[Machine], Iterator[Seen]]] = {
     "devices": host.devices,
-    "visible devices": host.visible,
+    "visible cards": host.visible,
     "driver": cann.driver,
     "CANN": cann.toolkit,
     "chip and image": cann.chip,
@@ -19,8 +22,6 @@ CHECKS: dict[str, Callable[[Machine], Iterator[Seen]]] = {
     "vllm and vllm-ascend": versions.vllm_pair,
     "triton": versions.triton,
     "flash_attn": versions.flash_attn,
-    "open files": host.open_files,
-    "shared memory": host.shared_memory,
     "HCCL ports of a card": network.card_ports,
     "HCCL ports of the host": network.host_ports,
     "HCCL interface": network.interface,

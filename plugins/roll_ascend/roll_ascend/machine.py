@@ -1,10 +1,9 @@
-"""What the checks look at: files, environment, installed packages, limits. Tests plant another machine in its place."""
+"""What the checks look at: files, environment, installed packages, addresses; tests plant another machine for it."""
 
 from __future__ import annotations
 
 import os
 import re
-import resource
 import socket
 import sys
 from collections.abc import Mapping
@@ -40,16 +39,13 @@ class Machine:
     """A machine, or what a test wants to be taken for one.
 
     `root` stands for `/`, `packages` for the folders in which installed packages are looked for (None: those that
-    Python imports from), `open_files` for the limit of open files, `shared_bytes` for the size of /dev/shm,
-    `addresses` for the IP addresses of each network interface.
+    Python imports from), `addresses` for the IP addresses of each network interface.
     """
 
     root: Path
     environ: Mapping[str, str]
     packages: tuple[str, ...] | None = None
     python: str = "3.12"
-    open_files: int = 65536
-    shared_bytes: int | None = None
     addresses: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"lo": ("127.0.0.1",)})
 
     @cached_property
@@ -128,27 +124,16 @@ def this_machine() -> Machine:
     """The machine this process runs on."""
     import psutil
 
-    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     kinds = (socket.AF_INET, socket.AF_INET6)
     return Machine(
         root=Path("/"),
         environ=dict(os.environ),
         python=f"{sys.version_info.major}.{sys.version_info.minor}",
-        open_files=sys.maxsize if soft == resource.RLIM_INFINITY else soft,
-        shared_bytes=_size(Path("/dev/shm")),
         addresses={
             name: tuple(one.address.partition("%")[0] for one in found if one.family in kinds)
             for name, found in psutil.net_if_addrs().items()
         },
     )
-
-
-def _size(path: Path) -> int | None:
-    try:
-        found = os.statvfs(path)
-    except OSError:
-        return None
-    return found.f_blocks * found.f_frsize
 
 
 def _text(path: Path) -> str:

@@ -33,16 +33,6 @@ RUN_ERRORS = (
         "tensor_model_parallel_size and its like.",
     ),
     KnownError(
-        (r"Too many open files", r"Errno 24", r"Unable to open file"),
-        "The container allows too few open files, often 1024.",
-        "docker run --ulimit nofile=65536:65536, or ulimit -n 65536 before Ray starts.",
-    ),
-    KnownError(
-        (r"No space left on device.*shm", r"/dev/shm", r"bus error", r"unable to (open|allocate) shared memory"),
-        "The container's shared memory, 64 MB by default, is full.",
-        "docker run --ipc=host, or --shm-size 64g.",
-    ),
-    KnownError(
         (
             r"invalid device (id|ordinal)",
             r"107001",

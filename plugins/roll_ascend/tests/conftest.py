@@ -24,8 +24,8 @@ class Planted:
 
     def __init__(self, folder: Path) -> None:
         self.root, self.site = folder / "root", folder / "site"
-        self.environ = dict(SOURCED)
-        self.given: dict[str, Any] = {"shared_bytes": 64 * 2**30, "addresses": {"lo": ("127.0.0.1",)}}
+        self.environ = SOURCED | {"ASCEND_RT_VISIBLE_DEVICES": "8,9,10,11"}
+        self.given: dict[str, Any] = {"addresses": {"lo": ("127.0.0.1",)}}
         self.cards(16)
         self.chip("A3")
         self.file("usr/local/Ascend/driver/version.info", "Version=25.2.0\nascendhal_version=7.35.23")

@@ -29,7 +29,6 @@ MET = {
     "Worker nodes exit immediately": "ray status",
     "error cqe status 12 on RDMA queue pair": "PFC and ECN",
     "FileNotFoundError: [Errno 2] No such file or directory: '/data/models/Qwen3-8B/config.json'": "shared file system",
-    "OSError: [Errno 24] Too many open files": "--ulimit nofile=65536:65536",
     "RuntimeError: NPU out of memory. Tried to allocate 2.32 GiB (NPU 0; 60.97 GiB total capacity)": "offload_policy",
     "vLLM inference throughput is slow": "`version matrix`",
     # The RLVR guide's own.
@@ -50,7 +49,6 @@ MET = {
     "TypeError: NonTensorStack has no attribute dtype": "tensor.cpu()",
     "EI0001: Environment variable [HCCL_BUFFSIZE] is invalid": "MB and not bytes",
     "EI0002: The wait execution of the Notify register times out": "HCCL_OP_EXPANSION_MODE",
-    "bus error (core dumped)": "--ipc=host",
     "Atlas 310P: triton-ascend is not supported": "Atlas A2 or A3",
     "docker: invalid reference format.": "in one word",
     "/bin/sh: 1: source: not found": "SHELL",
