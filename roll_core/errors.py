@@ -61,13 +61,15 @@ class Interrupted(RollError):
 class Problem:
     """One thing in a config that cannot work.
 
-    `path` is the dotted key, `value` what the user wrote, `rule` what must hold, `hint` what to do.
+    `path` is the dotted key, `value` what the user wrote, `rule` what must hold, `hint` what to do. `is_not_built`
+    marks what is sound as a config and beyond this version: a run is refused, a plan for other machines is not.
     """
 
     path: str
     rule: str
     value: object = None
     hint: str = ""
+    is_not_built: bool = False
 
     def __str__(self) -> str:
         head = f"{self.path}: {self.rule}" if self.path else self.rule

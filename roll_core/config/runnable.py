@@ -58,8 +58,20 @@ def check_run(
     problems += _tracker_problems(config)
     if planned is None:
         problems += files_problems(config, quick=quick)
-    unique = {(problem.path, problem.rule): problem for problem in problems}
-    return RunCheck(resolution, platform, list(unique.values()), resolution.notices)
+    unique = list({(problem.path, problem.rule): problem for problem in problems}.values())
+    notices = list(resolution.notices)
+    if planned is not None:
+        # The question is what the config would do there, which what this version lacks does not answer.
+        notices += [_beyond(problem) for problem in unique if problem.is_not_built]
+        unique = [problem for problem in unique if not problem.is_not_built]
+    return RunCheck(resolution, platform, unique, notices)
+
+
+def _beyond(problem: Problem) -> str:
+    rule = " ".join(problem.rule.split())
+    return (
+        f"this version cannot run it: {problem.path}: {rule}" if problem.path else f"this version cannot run it: {rule}"
+    )
 
 
 def require_read(reading: Reading, registry: Registry, environ: Mapping[str, str] = os.environ) -> BaseConfig:

@@ -99,7 +99,8 @@ _REWARD = (
 def unavailable_problems(config: BaseConfig) -> Iterator[Problem]:
     """A problem for every key that asks for what this version cannot do."""
     if not isinstance(config, RLVRConfig):
-        yield Problem("", "this version runs RLVR configs; others can be read and planned", None)
+        rule = "this version runs RLVR configs; others can be read and planned"
+        yield Problem("", rule, None, is_not_built=True)
         return
     yield from _asked(config, "", _PIPELINE)
     for path, role in config.roles().items():
@@ -115,7 +116,7 @@ def _role(path: str, role: WorkerConfig) -> Iterator[Problem]:
     yield from _asked(role, path, _ROLE)
     if role.worker_cls and not path.startswith("rewards.") and not role.worker_cls.startswith(_PUBLISHED_CLASSES):
         rule = "a worker class of your own is not part of this version; what a role does is its strategy's"
-        yield Problem(f"{path}.worker_cls", rule, role.worker_cls, "leave the key out")
+        yield Problem(f"{path}.worker_cls", rule, role.worker_cls, "leave the key out", is_not_built=True)
     if role.data_args is not None and path in ("actor_train", "validation"):
         yield from _asked(role.data_args, f"{path}.data_args", _DATA)
     if role.generating_args is not None and path in ("actor_infer", "validation"):
@@ -127,4 +128,4 @@ def _asked(section: Any, path: str, table: tuple[Unavailable, ...]) -> Iterator[
         value = getattr(section, one.key, None)
         if value is not None and one.asks(value):
             shown = value if isinstance(value, str | int | float | bool) else None
-            yield Problem(f"{path}.{one.key}" if path else one.key, one.rule, shown, one.hint)
+            yield Problem(f"{path}.{one.key}" if path else one.key, one.rule, shown, one.hint, is_not_built=True)

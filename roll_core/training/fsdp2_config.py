@@ -130,7 +130,8 @@ def _micro_batch_problems(role: WorkerConfig) -> Iterator[Problem]:
             yield Problem(f"max_tokens_per_microbatch_in_{use}", rule)
     if role.use_sequence_packing:
         hint = "use_dynamic_batching_in_train: true cuts micro-batches by tokens"
-        yield Problem("use_sequence_packing", "fsdp2 sorts rows by length instead of packing them", True, hint)
+        rule = "fsdp2 sorts rows by length instead of packing them"
+        yield Problem("use_sequence_packing", rule, True, hint, is_not_built=True)
 
 
 def _schedule_problems(role: WorkerConfig) -> Iterator[Problem]:

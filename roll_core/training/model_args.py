@@ -75,16 +75,24 @@ def model_problems(role: WorkerConfig, platform: Platform) -> Iterator[Problem]:
     if arguments.lora_target or arguments.adapter_name_or_path:
         path = "lora_target" if arguments.lora_target else "adapter_name_or_path"
         value = arguments.lora_target or arguments.adapter_name_or_path
-        yield Problem(f"model_args.{path}", "fsdp2 trains whole models, not adapters", value, "leave the key out")
+        yield Problem(
+            f"model_args.{path}",
+            "fsdp2 trains whole models, not adapters",
+            value,
+            "leave the key out",
+            is_not_built=True,
+        )
     if arguments.ulysses_size > 1:
         rule = "fsdp2 does not split sequences over ranks"
-        yield Problem("model_args.ulysses_size", rule, arguments.ulysses_size, "ulysses_size: 1")
+        yield Problem("model_args.ulysses_size", rule, arguments.ulysses_size, "ulysses_size: 1", is_not_built=True)
     if arguments.moe_aux_loss_coef:
         rule = "fsdp2 trains on the policy's loss alone"
-        yield Problem("model_args.moe_aux_loss_coef", rule, arguments.moe_aux_loss_coef, "leave the key out")
+        yield Problem(
+            "model_args.moe_aux_loss_coef", rule, arguments.moe_aux_loss_coef, "leave the key out", is_not_built=True
+        )
     if role.router_replay is not None and role.router_replay.mode != "disable":
         rule = "fsdp2 does not replay expert choices"
-        yield Problem("router_replay.mode", rule, role.router_replay.mode, "disable")
+        yield Problem("router_replay.mode", rule, role.router_replay.mode, "disable", is_not_built=True)
     if role.mtp_training_mode != "disabled":
         rule = "fsdp2 trains no multi-token prediction layers"
-        yield Problem("mtp_training_mode", rule, role.mtp_training_mode, "disabled")
+        yield Problem("mtp_training_mode", rule, role.mtp_training_mode, "disabled", is_not_built=True)
