@@ -62,9 +62,7 @@ WELL_KNOWN: dict[Kind, tuple[WellKnown, ...]] = {
         WellKnown("vllm", remark=NOT_BUILT),
         WellKnown("sglang", remark=NOT_BUILT),
     ),
-    "transport": (
-        WellKnown("TransferQueue", "roll-transferqueue", spellings=("transfer_queue", "tq")),
-    ),
+    "transport": (WellKnown("TransferQueue", "roll-transferqueue", spellings=("transfer_queue", "tq")),),
     "patch": (),
 }
 
@@ -149,11 +147,6 @@ def platforms_of_variable(name: str) -> tuple[str, ...]:
         for clues in PLATFORM_CLUES
         if any(plain.startswith(known) if known.endswith("_") else plain == known for known in clues.variables)
     )
-
-
-def platform_of_variable(name: str) -> str | None:
-    """The first platform an environment variable belongs to, or None."""
-    return next(iter(platforms_of_variable(name)), None)
 
 
 def device_files() -> list[str]:

@@ -26,7 +26,6 @@ from roll_core import names
 )
 def test_a_variable_belongs_to_the_platforms_that_read_it(variable: str, platforms: tuple[str, ...]) -> None:
     assert names.platforms_of_variable(variable) == platforms
-    assert names.platform_of_variable(variable) == (platforms[0] if platforms else None)
 
 
 def test_spellings_lead_to_the_name_and_its_package() -> None:

@@ -21,8 +21,6 @@ class PipelineState:
 
     step: int
     sampler: Mapping[str, Any] = field(default_factory=dict)
-    kl_controller: Mapping[str, Any] = field(default_factory=dict)
-    running_statistics: Mapping[str, Any] = field(default_factory=dict)
     other: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -62,6 +62,10 @@ class RLVRConfig(PPOConfig):
         """Engines get new weights every so many steps; published configs say it of the actor that trains."""
         return max(self.actor_train.model_update_frequency, self.actor_infer.model_update_frequency)
 
+    def is_save_due(self, step: int) -> bool:
+        """Whether a checkpoint is written after `step` steps: every `save_steps`, and after the last one."""
+        return step == self.max_steps or (self.save_steps > 0 and step % self.save_steps == 0)
+
     @property
     def samples_per_step(self) -> int:
         """Responses that one step trains on."""

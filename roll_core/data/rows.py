@@ -25,7 +25,10 @@ DOMAIN_FIELDS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns, for files that call them differently (`data_args.id`, `.tag`, ...)."""
+    """The names of the columns, for files that call them differently (`data_args.id`, `.tag`, ...).
+
+    `messages` may be empty: then only the prompt column is looked at.
+    """
 
     id: str = "id"
     tag: str = "tag"
@@ -68,7 +71,7 @@ def read_row(
     id_text = attempt(columns.id, lambda: _read_id(_required(record, columns.id)))
     tag = attempt(columns.tag, lambda: _required(record, columns.tag))
     domain = attempt(columns.tag, lambda: route(tag, routes)) if tag is not None else None
-    use_messages = record.get(columns.messages) is not None
+    use_messages = bool(columns.messages) and record.get(columns.messages) is not None
     source = columns.messages if use_messages else columns.prompt
     messages = attempt(source, lambda: _read_dialogue(record, columns, use_messages))
     truth = attempt("ground_truth", lambda: _read_ground_truth(record, domain or ""))
@@ -127,7 +130,8 @@ def _read_dialogue(record: Mapping[str, Any], columns: Columns, use_messages: bo
         return read_messages(record[columns.messages])
     if record.get(columns.prompt) is None:
         found = f"the row has: {', '.join(record) or 'nothing'}"
-        raise BadField("", f"the row has neither {columns.messages} nor {columns.prompt}; {found}", None)
+        lacks = f"neither {columns.messages} nor {columns.prompt}" if columns.messages else f"no {columns.prompt}"
+        raise BadField("", f"the row has {lacks}; {found}", None)
     return from_prompt(record[columns.prompt])
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from roll_core.config.machine import columns_of
 from roll_core.config.schema import DataArgs, RLVRConfig, WorkerConfig
-from roll_core.data.jsonl import Columns, load_rows, tag_routes
+from roll_core.data.jsonl import load_rows, tag_routes
 from roll_core.data.rows import Row
 from roll_core.data.templates import TemplateChoice
 from roll_core.errors import ConfigError, Problem
@@ -79,13 +80,7 @@ def prepare_inputs(config: RLVRConfig, rows: Rows, notify: Callable[[str], None]
 
 
 def _load(files: DataArgs, dataset_dir: str | None, routes: dict[str, str]) -> list[Row]:
-    columns = Columns(
-        id=files.id or "id",
-        tag=files.tag or "tag",
-        messages=files.messages or "messages",
-        prompt=files.prompt or "prompt",
-    )
-    return load_rows(files.file_name or (), files.dataset_dir or dataset_dir or "", routes, columns)
+    return load_rows(files.file_name or (), files.dataset_dir or dataset_dir or "", routes, columns_of(files))
 
 
 def _templates(config: RLVRConfig, role: WorkerConfig) -> TemplateChoice:

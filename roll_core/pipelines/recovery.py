@@ -71,8 +71,7 @@ class Recovery:
         """
         self.step, self._has_begun_training = step, False
         self._at_last_step = self._snapshot()
-        is_due = self.config.save_steps > 0 and step % self.config.save_steps == 0
-        if is_due or step == self.config.max_steps:
+        if self.config.is_save_due(step):
             self.save(self.waiter)
         self.interrupts.release()
 

@@ -11,6 +11,7 @@ from roll_core.config.schema import RLVRConfig
 from roll_core.data import DataProto
 from roll_core.display import ConstantRewardAlarm, RunDisplay
 from roll_core.display import Sample as ShownSample
+from roll_core.errors import RollError
 from roll_core.rollout.sample import Sample
 from roll_core.trackers import RunTrackers, Timers
 
@@ -122,7 +123,13 @@ def _record_of_sample(sample: Sample) -> dict[str, Any]:
 
 
 def _write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", errors="backslashreplace") as file:
-        for record in records:
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", encoding="utf-8", errors="backslashreplace") as file:
+            for record in records:
+                file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise RollError(
+            f"rollout_dump_dir: {path} could not be written: {error.strerror or error}"
+            "\n  try: make room there, name another folder, or leave rollout_dump_dir out"
+        ) from error

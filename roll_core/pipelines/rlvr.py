@@ -98,10 +98,15 @@ class RlvrPipeline:
         parts.reporter.saved(parts.recovery.last_path)
 
     def update_engines(self, version: int) -> None:
-        """Engines get the weights after `version` steps, every `model_update_frequency` steps."""
+        """Engines get the weights after `version` steps, every `model_update_frequency` steps.
+
+        Also whenever these weights are validated or saved, so that a validation is of the weights it is reported
+        for, and a resumed run samples from the same weights as one that was never stopped.
+        """
         with self.timers("time/step_model_update"):
             self.parts.turns.begin_update()
-            if version % self.config.model_update_frequency == 0 or self.parts.weights.version < 0:
+            is_due = version % self.config.model_update_frequency == 0 or self.parts.weights.version < 0
+            if is_due or self.is_validation_due(version) or self.config.is_save_due(version):
                 self.parts.weights.send(version)
             self.parts.turns.begin_generation()
 

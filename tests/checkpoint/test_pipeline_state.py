@@ -35,9 +35,12 @@ def test_the_state_comes_back_exactly(tmp_path: Path) -> None:
     state = PipelineState(
         step=17,
         sampler={"math": {"epoch": 2, "position": 9, "order": [3, 1, 2]}},
-        kl_controller={"value": 0.1 + 0.2},
-        running_statistics={"count": 5, "mean": -1e-300, "m2": 1 / 3},
-        other={"note": "\u00e9\u4e2d", "nothing": None},
+        other={
+            "note": "\u00e9\u4e2d",
+            "nothing": None,
+            "kl": {"value": 0.1 + 0.2},
+            "rewards": {"count": 5, "mean": -1e-300, "m2": 1 / 3},
+        },
     )
     save_pipeline_state(tmp_path, state)
     assert load_pipeline_state(tmp_path) == state

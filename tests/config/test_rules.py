@@ -316,6 +316,11 @@ def test_all_broken_rules_are_reported_at_once(small: Small) -> None:
             {"pg_clip_low": 0.1},
             "pg_clip_low, pg_clip_high: have no effect without use_pg_clip_range: true",
         ),
+        (
+            {"use_pg_clip_range": True, "pg_clip": 0.1},
+            "pg_clip: has no effect; use_pg_clip_range takes pg_clip_low and pg_clip_high",
+        ),
+        ({"actor_train.cispo_epsilon_low": 0.3}, "actor_train.cispo_epsilon_low: has no effect; pg_variant is ppo"),
         ({"val_batch_size": 64}, "val_batch_size: has no effect; validation answers every held-out prompt"),
         (
             {"actor_infer.data_args": {"template": "qwen3"}},

@@ -267,3 +267,13 @@ def test_data_files_are_checked_without_torch(write_rows):
         "sys.exit(bool({'torch', 'transformers', 'numpy', 'jinja2'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", script], cwd=Path.cwd(), check=False).returncode == 0
+
+
+def test_questions_come_from_the_prompt_column_where_only_that_is_named(write_rows):
+    from roll_core.config.machine import columns_of
+    from roll_core.config.roles import DataArgs
+
+    row = {"id": "1", "tag": "math", "ground_truth": "4", "question": "2 + 2?", "messages": "notes of the authors"}
+    columns = columns_of(DataArgs(prompt="question"))
+    [read] = load_rows([str(write_rows(row))], "", {"math": "math_rule"}, columns)
+    assert [message["content"] for message in read.messages] == ["2 + 2?"]

@@ -33,10 +33,17 @@ def pipeline(**keys: Any) -> rlvr.RlvrPipeline:
 
 @pytest.mark.parametrize(("frequency", "sent"), [(1, [0, 1, 2, 3, 4]), (2, [0, 2, 4])])
 def test_engines_get_weights_every_so_many_steps(frequency: int, sent: list[int]) -> None:
-    one = pipeline(actor_train={"model_update_frequency": frequency})
+    one = pipeline(actor_train={"model_update_frequency": frequency}, save_steps=0, eval_steps=0)
     for version in range(5):
         one.update_engines(version)
     assert one.parts.weights.sent == sent  # type: ignore[attr-defined]
+
+
+def test_engines_get_weights_also_for_every_validation_and_every_checkpoint() -> None:
+    one = pipeline(actor_train={"model_update_frequency": 100}, save_steps=3, eval_steps=4, max_steps=11)
+    for version in range(12):
+        one.update_engines(version)
+    assert one.parts.weights.sent == [0, 3, 4, 6, 8, 9, 11]  # type: ignore[attr-defined]
 
 
 def test_a_run_that_goes_on_in_between_sends_weights_first() -> None:

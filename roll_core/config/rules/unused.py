@@ -79,6 +79,8 @@ REWARD = {
         "reward_type",
     )
 }
+VARIANT_PREFIXES = ("tis_", "topr_", "cispo_", "kimi15_")
+"""How the constants of a policy loss begin that has some of its own."""
 CHECKPOINT = {"keep_local_file": "checkpoints stay where they are written"}
 
 
@@ -86,6 +88,7 @@ def notices(config: RLVRConfig) -> Iterator[str]:
     """One sentence for each such key that was written with another value than its default."""
     yield from _written(config, "", PIPELINE)
     yield from _written(config.checkpoint_config, "checkpoint_config", CHECKPOINT)
+    yield from _policy_loss(config)
     for path, role in config.roles().items():
         yield from _role(config, path, role)
     for name, reward in config.rewards.items():
@@ -106,6 +109,21 @@ def _role(config: RLVRConfig, path: str, role: WorkerConfig) -> Iterator[str]:
         yield from _written(role.data_args, f"{path}.data_args", DATA)
     elif role.data_args is not None and _says_more(role.data_args, config.actor_train.data_args):
         yield f"{path}.data_args: has no effect; prompts are made as actor_train.data_args and validation.data_args say"
+
+
+def _policy_loss(config: RLVRConfig) -> Iterator[str]:
+    """Constants of a policy loss other than the one that is used, and the one clip that the range replaces."""
+    variant = config.actor_train.pg_variant or "ppo"
+    for key in sorted(config.actor_train.model_fields_set):
+        prefix = next((prefix for prefix in VARIANT_PREFIXES if key.startswith(prefix)), f"{variant}_")
+        if prefix != f"{variant}_":
+            yield f"actor_train.{key}: has no effect; pg_variant is {variant}"
+    if config.use_pg_clip_range and "pg_clip" in config.model_fields_set and not config.dual_clip_loss:
+        yield "pg_clip: has no effect; use_pg_clip_range takes pg_clip_low and pg_clip_high"
+    filtered = [name for name, reward in config.rewards.items() if reward.query_filter_config.type != "no_filter"]
+    if config.num_return_sequences_in_group == 1:
+        for name in filtered:
+            yield f"rewards.{name}.query_filter_config: has no effect; a group of one answer is always kept"
 
 
 def _says_more(data: DataArgs, training: DataArgs | None) -> bool:
