@@ -246,6 +246,8 @@ READ_BY_NOBODY = {
 each with the option that does what was meant, where there is one."""
 
 GENERATING_ROLES = frozenset({"actor_infer", "student_infer"})
+REWARD_PREFIX = "reward"
+"""Rewards that judge by a model hold an engine; to others the difference is nothing."""
 
 
 def training_environment() -> dict[str, str]:
@@ -259,5 +261,6 @@ def generation_environment() -> dict[str, str]:
 
 
 def role_environment(role: str) -> dict[str, str]:
-    """What a role's workers get; a reward has an engine only if it judges by a model, and that one sets its own."""
-    return generation_environment() if role in GENERATING_ROLES else training_environment()
+    """What a role's workers get."""
+    generates = role in GENERATING_ROLES or role.startswith(REWARD_PREFIX)
+    return generation_environment() if generates else training_environment()

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import metadata
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,15 +56,16 @@ class Machine:
         found: dict[str, str] = {}
         places = metadata.distributions(path=list(self.packages)) if self.packages else metadata.distributions()
         for dist in places:
-            name = dist.metadata["Name"] if dist.metadata else None
-            if name:
-                found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), dist.version)
+            # An interrupted installation leaves folders of metadata with nothing in them.
+            if dist.read_text("METADATA") or dist.read_text("PKG-INFO"):
+                found.setdefault(re.sub(r"[-_.]+", "-", dist.metadata["Name"]).lower(), dist.version)
         return found
 
     def package_folder(self, name: str) -> Path | None:
-        """Where a package lies, found without importing it."""
-        places = [Path(place) for place in (self.packages or sys.path)]
-        return next((place / name for place in places if (place / name).is_dir()), None)
+        """Where a package lies, found without importing it, also one that is installed from its sources."""
+        spec = PathFinder.find_spec(name, self.packages) if self.packages else find_spec(name)
+        places = spec.submodule_search_locations if spec else None
+        return Path(next(iter(places))) if places else None
 
     @property
     def devices(self) -> list[str]:

@@ -1,8 +1,12 @@
-"""What in a config no NPU can do, whatever the machine: plans for other machines show it too."""
+"""What in a config no NPU can do, whatever the machine: plans for other machines show it too.
+
+The environment of this process counts as part of a config where it reaches workers, as the plan shows it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from roll_ascend.env import VARIABLES
@@ -39,7 +43,7 @@ def _strategy(path: str, role: WorkerConfig) -> Iterator[Problem]:
     name = role.strategy_name or ""
     if name in _REPLACEMENT:
         instead = _REPLACEMENT[name]
-        rule = f"'{name}' does not run on NPUs; training and scoring are done by FSDP2"
+        rule = f"'{name}' is not available on NPUs; training and scoring are done by FSDP2"
         hint = f"strategy_name: {instead}, with its own strategy_config (fsdp_size, offload_policy: true from 7B on)"
         yield Problem(f"{path}.strategy_args.strategy_name", rule, None, hint)
 
@@ -76,18 +80,45 @@ def _engine_options(path: str, role: WorkerConfig) -> Iterator[Problem]:
 
 
 def _engine_variables(path: str, role: WorkerConfig, config: BaseConfig) -> Iterator[Problem]:
-    for name, value in (config.system_envs | role.system_envs).items():
-        where = f"{path}.system_envs.{name}" if name in role.system_envs else f"system_envs.{name}"
-        if name == "VLLM_ASCEND_ENABLE_NZ" and value != "0":
-            rule = f"{path} takes new weights, which the FRACTAL_NZ layout excludes"
-            yield Problem(where, rule, value, "leave it out: engines get 0")
-        if name == "PYTORCH_NPU_ALLOC_CONF" and wants_segments(value):
-            rule = f"{path} manages its own memory pool and refuses to start with expandable segments"
-            hint = "leave it out: workers that train get expandable_segments:True anyway, engines nothing"
-            yield Problem(where, rule, value, hint)
-        if name == "ASCEND_LAUNCH_BLOCKING" and value == "1" and not role.strategy_config.get("enforce_eager"):
-            rule = f"{path} captures graphs, and vLLM-Ascend refuses that with ASCEND_LAUNCH_BLOCKING=1"
-            yield Problem(where, rule, value, f"{path}.strategy_args.strategy_config.enforce_eager: true")
+    for name, why_not in _ENGINE_REFUSES.items():
+        value, where = _setting(path, role, config, name)
+        refusal, hint = why_not(value or "", role)
+        if refusal:
+            shell = "" if where else f"{name}, which the environment of this process sets, reaches {path}: "
+            yield Problem(where, f"{shell}{refusal}", value, hint if where else f"unset {name}; {hint}")
+
+
+def _setting(path: str, role: WorkerConfig, config: BaseConfig, name: str) -> tuple[str | None, str]:
+    """The value that reaches the role's workers before any default, and the key that sets it; no key for the shell."""
+    if name in role.system_envs:
+        return role.system_envs[name], f"{path}.system_envs.{name}"
+    if name in config.system_envs:
+        return config.system_envs[name], f"system_envs.{name}"
+    return os.environ.get(name), ""
+
+
+def _layout(value: str, role: WorkerConfig) -> tuple[str, str]:
+    is_on = value not in ("", "0")
+    return "the FRACTAL_NZ layout excludes new weights" if is_on else "", "leave it out: engines get 0"
+
+
+def _segments(value: str, role: WorkerConfig) -> tuple[str, str]:
+    refusal = "an engine that can sleep has a memory pool of its own, and refuses to start with expandable segments"
+    hint = "leave it out: workers that train get expandable_segments:True anyway, engines nothing"
+    return refusal if wants_segments(value) else "", hint
+
+
+def _blocking(value: str, role: WorkerConfig) -> tuple[str, str]:
+    refusal = "vLLM-Ascend refuses to capture graphs with ASCEND_LAUNCH_BLOCKING=1"
+    is_refused = value == "1" and not role.strategy_config.get("enforce_eager")
+    return refusal if is_refused else "", "leave it out, or enforce_eager: true in the engine's strategy_config"
+
+
+_ENGINE_REFUSES: dict[str, Callable[[str, WorkerConfig], tuple[str, str]]] = {
+    "VLLM_ASCEND_ENABLE_NZ": _layout,
+    "PYTORCH_NPU_ALLOC_CONF": _segments,
+    "ASCEND_LAUNCH_BLOCKING": _blocking,
+}
 
 
 def _variables(path: str, variables: Mapping[str, Any], num_nodes: int) -> Iterator[Problem]:

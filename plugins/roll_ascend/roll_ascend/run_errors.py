@@ -28,7 +28,7 @@ RUN_ERRORS = (
     ),
     KnownError(
         (r"No module named '?megatron", r"megatron_(train|infer)\b", r"strategy megatron"),
-        "Megatron does not run on NPUs through roll-core.",
+        "Megatron is not available on NPUs; training and scoring are done by FSDP2.",
         "strategy_name: fsdp2_train (fsdp2_infer for the reference), with FSDP2's strategy_config in place of "
         "tensor_model_parallel_size and its like.",
     ),

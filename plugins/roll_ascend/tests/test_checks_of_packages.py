@@ -60,6 +60,12 @@ def test_a_torch_for_plain_processors_is_the_documented_one(planted: Any) -> Non
     assert planted.worst("torch and torch-npu").level is Level.OK
 
 
+def test_what_an_interrupted_installation_left_is_no_package(planted: Any) -> None:
+    (planted.site / "~orch-2.9.0.dist-info").mkdir()
+    (planted.site / "vllm-0.22.0.dist-info").mkdir()
+    assert planted.worst("version matrix").level is Level.OK
+
+
 def test_another_python_is_not_validated(planted: Any) -> None:
     planted.given["python"] = "3.11"
     assert "python 3.11 instead of 3.12" in planted.worst("version matrix").found

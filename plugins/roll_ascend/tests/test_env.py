@@ -70,7 +70,8 @@ def test_training_and_engines_differ_in_exactly_what_excludes_engines() -> None:
 def test_an_engine_has_its_environment_wherever_it_runs(engine: str) -> None:
     # A judge inside a reward, one process or many: nothing of it depends on the role or on the executor.
     assert NpuPlatform().engine_defaults(engine).env == generation_environment()
-    assert generation_environment() == role_environment("actor_infer")
+    for role in ("actor_infer", "reward-llm_judge", "reward_model"):
+        assert generation_environment() == role_environment(role)
     assert generation_environment()["HCCL_NPU_SOCKET_PORT_RANGE"] == "auto"
 
 

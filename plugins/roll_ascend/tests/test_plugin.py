@@ -30,3 +30,15 @@ def test_importing_the_plugin_and_its_platform_brings_in_nothing_heavy() -> None
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_looking_at_a_machine_and_a_config_brings_in_nothing_heavy() -> None:
+    code = (
+        "import sys; from roll_ascend.platform import NpuPlatform; from roll_core.config.compose import load_config\n"
+        "config = load_config('ascend_examples', 'qwen3_30b_rlvr_fsdp2'); platform = NpuPlatform()\n"
+        "assert platform.findings() and platform.known_errors() and platform.problems(config) == []\n"
+        "heavy = {'torch', 'torch_npu', 'transformers', 'vllm', 'vllm_ascend', 'ray', 'triton'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT.parents[1], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -14,6 +14,12 @@ Make = Callable[..., Any]
 EXAMPLES = Path(__file__).parents[3] / "examples" / "ascend_examples"
 
 
+@pytest.fixture(autouse=True)
+def _clean_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("VLLM_ASCEND_ENABLE_NZ", "PYTORCH_NPU_ALLOC_CONF", "ASCEND_LAUNCH_BLOCKING"):
+        monkeypatch.delenv(name, raising=False)
+
+
 def found(config: Any) -> dict[str, Problem]:
     problems = NpuPlatform().problems(config)
     assert all(problem.hint for problem in problems)
@@ -41,7 +47,7 @@ def test_megatron_is_refused_with_what_to_write_instead(config: Make) -> None:
     problems = found(megatron)
     assert list(problems) == ["actor_train.strategy_args.strategy_name", "reference.strategy_args.strategy_name"]
     for problem, instead in zip(problems.values(), ("fsdp2_train", "fsdp2_infer"), strict=True):
-        assert "does not run on NPUs" in problem.rule and problem.hint.startswith(f"strategy_name: {instead}, ")
+        assert "is not available on NPUs" in problem.rule and problem.hint.startswith(f"strategy_name: {instead}, ")
 
 
 def test_a_package_that_brings_megatron_for_npus_is_left_to_itself(config: Make) -> None:
@@ -76,6 +82,19 @@ def test_fp8_is_refused_for_engines(config: Make, options: dict[str, str]) -> No
 )
 def test_variables_that_an_engine_cannot_live_with_are_refused(config: Make, where: str, name: str, value: str) -> None:
     assert list(found(config({where: {name: value}}))) == [f"{where}.{name}"]
+
+
+def test_a_shell_that_follows_a_guide_for_training_is_told_before_the_engine_fails(
+    config: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTORCH_NPU_ALLOC_CONF", "expandable_segments:True")
+    (problem,) = NpuPlatform().problems(config())
+    assert problem.path == ""
+    assert problem.rule.startswith(
+        "PYTORCH_NPU_ALLOC_CONF, which the environment of this process sets, reaches actor_infer: an engine that can"
+    )
+    assert problem.hint.startswith("unset PYTORCH_NPU_ALLOC_CONF; leave it out")
+    assert found(config({"actor_infer.system_envs": {"PYTORCH_NPU_ALLOC_CONF": ""}})) == {}
 
 
 def test_the_same_variables_are_fine_where_no_engine_gets_them(config: Make) -> None:
