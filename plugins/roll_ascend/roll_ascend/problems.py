@@ -125,7 +125,11 @@ def _variables(path: str, variables: Mapping[str, Any], num_nodes: int) -> Itera
     for name, value in variables.items():
         text = str(value)
         fault = fault_of(name, text)
-        if fault:
+        if name == NpuPlatform.visible_devices_env:
+            rule = "each worker gets the cards that device_mapping names for it, whatever stands here"
+            hint = f"export {name} before the run; device_mapping then counts within it"
+            yield Problem(f"{path}.{name}", rule, text, hint)
+        elif fault:
             yield Problem(f"{path}.{name}", fault, text, remedy_for(name, text))
         elif num_nodes > 1 and name in VARIABLES and VARIABLES[name].per_node:
             rule = f"each of the {num_nodes} nodes needs a value of its own, and a config gives all of them this one"

@@ -193,6 +193,38 @@ def test_settings_for_finding_faults_are_warned_of(planted: Any, name: str, valu
     assert finding.level is Level.WARNING and finding.found.startswith(f"{name}={value}")
 
 
+SINGLE_NODE_OF_THE_GUIDE = {
+    "HCCL_CONNECT_TIMEOUT": "3600",
+    "HCCL_EXEC_TIMEOUT": "3600",
+    "HCCL_DETERMINISTIC": "false",
+    "HCCL_OP_EXPANSION_MODE": "AIV",
+    "NPU_MEMORY_FRACTION": "0.96",
+    "PYTORCH_NPU_ALLOC_CONF": "expandable_segments:True",
+    "MULTI_STREAM_MEMORY_REUSE": "1",
+    "TASK_QUEUE_ENABLE": "2",
+    "COMBINED_ENABLE": "1",
+    "CPU_AFFINITY_CONF": "2",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_USE_V1": "1",
+    "VLLM_ASCEND_ENABLE_FLASHCOMM": "0",
+    "VLLM_ASCEND_ENABLE_PREFETCH_MLP": "1",
+    "ACL_OP_COMPILER_CACHE_MODE": "enable",
+    "ACL_OP_COMPILER_CACHE_DIR": "/tmp/npu_cache",
+    "ASCEND_MAX_OP_CACHE_SIZE": "5000",
+    "ASCEND_GLOBAL_LOG_LEVEL": "3",
+    "ASDOPS_LOG_LEVEL": "ERROR",
+    "ATB_LOG_LEVEL": "ERROR",
+}
+
+
+def test_what_is_wrong_in_the_guides_own_environment_is_told_and_nothing_else(planted: Any) -> None:
+    planted.environ |= SINGLE_NODE_OF_THE_GUIDE
+    found = [(one.level, one.subject) for one in findings(planted.machine()) if one.level is not Level.OK]
+    unread = [(Level.WARNING, "unread variables")] * 4
+    segments, queue = (Level.ERROR, "expandable segments"), (Level.WARNING, "task queue")
+    assert found == [(Level.WARNING, "HCCL timeouts"), *unread, segments, queue]
+
+
 def test_values_that_cannot_be_read_stop_no_other_check(planted: Any) -> None:
     planted.environ |= {"HCCL_IF_BASE_PORT": "many", "HCCL_HOST_SOCKET_PORT_RANGE": "all", "WORLD_SIZE": "two"}
     found = [finding for finding in findings(planted.machine()) if finding.level is Level.ERROR]

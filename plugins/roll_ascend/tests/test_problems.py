@@ -124,5 +124,10 @@ def test_an_address_for_all_nodes_is_refused_and_for_one_node_fine(config: Make)
     assert problem.path == "system_envs.HCCL_IF_IP" and "each of the 2 nodes needs a value of its own" in problem.rule
 
 
+def test_visible_cards_are_not_the_configs_to_choose(config: Make) -> None:
+    (problem,) = found(config({"system_envs": {"ASCEND_RT_VISIBLE_DEVICES": "4,5"}})).values()
+    assert problem.hint == "export ASCEND_RT_VISIBLE_DEVICES before the run; device_mapping then counts within it"
+
+
 def test_what_does_nothing_is_no_problem(config: Make) -> None:
     assert found(config({"system_envs": {"VLLM_ASCEND_ENABLE_FLASHCOMM": "0", "VLLM_ENABLE_MC2": "1"}})) == {}
