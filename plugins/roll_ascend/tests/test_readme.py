@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from roll_ascend import plugin
 from roll_ascend.checks import CHECKS
 from roll_ascend.env import READ_BY_NOBODY, VARIABLES
 from roll_ascend.versions import STACKS
@@ -18,7 +19,7 @@ ENGLISH = (FOLDER / "README.md").read_text(encoding="utf-8")
 CHINESE = (FOLDER / "README.zh.md").read_text(encoding="utf-8")
 BOTH = pytest.mark.parametrize("text", [ENGLISH, CHINESE], ids=["en", "zh"])
 FINDINGS_OF_CORE = {"open files", "/dev/shm"}
-FACTS, VERSIONS, DEFAULTS, UNREAD, FINDINGS, REFUSED, QUESTIONS = range(7)
+FACTS, VERSIONS, DEFAULTS, UNREAD, PATCHES, FINDINGS, REFUSED, QUESTIONS = range(8)
 
 
 def tables(text: str) -> list[list[list[str]]]:
@@ -42,7 +43,7 @@ def spans(text: str) -> list[str]:
 
 def test_both_languages_name_the_same_things_in_every_table() -> None:
     english, chinese = tables(ENGLISH), tables(CHINESE)
-    assert len(english) == len(chinese) == 7
+    assert len(english) == len(chinese) == 8
     for ours, theirs in zip(english, chinese, strict=True):
         assert [[spans(cell) for cell in row] for row in ours] == [[spans(cell) for cell in row] for row in theirs]
 
@@ -92,6 +93,11 @@ def test_the_unread_variables_are_those_that_are_warned_of(text: str) -> None:
     for name, instead in ((spans(row[0])[0], spans(row[1])) for row in rows):
         assert all(option in READ_BY_NOBODY[name] for option in instead)
         assert bool(instead) == bool(READ_BY_NOBODY[name])
+
+
+@BOTH
+def test_the_patches_are_those_that_the_plugin_offers(text: str) -> None:
+    assert [spans(row[0])[0] for row in tables(text)[PATCHES]] == [one.name for one in plugin.roll_model_patches()]
 
 
 def asked() -> list[tuple[str, str, str]]:
