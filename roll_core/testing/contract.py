@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
     from roll_core.platforms import Ability
+
+REQUIRE_DEVICE = "--roll-require-device"
 
 Result = TypeVar("Result")
 Test = TypeVar("Test", bound=Callable[..., Any])
@@ -21,14 +23,24 @@ class Contract:
     known_gaps: ClassVar[Mapping[str, str]] = {}
     """Promises not kept yet: the name of a test, without parameters, and why. Such a test must fail: when it
     passes, the gap has closed and the entry has to go."""
+    backend: ClassVar[str] = ""
+    """The name that a plugin offers it by. A class in the module `contracts` of a plugin's package that has this
+    is what the suite runs for that name."""
+    unavailable: ClassVar[str] = ""
+    """Why nothing of this can be run here, such as a package that is not installed; empty where it can."""
 
     def abilities(self) -> frozenset[Ability]:
         """What the platform of these tests can do here and now; `@needs` asks."""
         return frozenset()
 
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _is_available(cls, request: pytest.FixtureRequest) -> None:
+        if cls.unavailable:
+            skip_or_fail(request.config, cls.unavailable)
+
     @pytest.fixture(autouse=True)
     def _gaps_and_needs(self, request: pytest.FixtureRequest) -> None:
-        """Skips what the backend does not claim, and expects what is known to fail."""
         test = request.function
         for ability in getattr(test, "needed_abilities", ()):
             if ability not in self.abilities():
@@ -46,6 +58,13 @@ def needs(*abilities: Ability) -> Callable[[Test], Test]:
         return test
 
     return mark
+
+
+def skip_or_fail(config: pytest.Config, reason: str) -> None:
+    """Skip what needs something that is not here; under --roll-require-device that is a failure."""
+    if config.getoption(REQUIRE_DEVICE, default=False):
+        pytest.fail(f"{REQUIRE_DEVICE}: {reason}", pytrace=False)
+    pytest.skip(reason)
 
 
 def within(seconds: float, what: str, function: Callable[[], Result]) -> Result:
@@ -69,6 +88,6 @@ def within(seconds: float, what: str, function: Callable[[], Result]) -> Result:
     return results[0]
 
 
-def listed(names: Any) -> str:
+def listed(names: Iterable[object]) -> str:
     """Names for a message: "a, b", or "none"."""
     return ", ".join(str(name) for name in names) or "none"
