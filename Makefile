@@ -12,7 +12,7 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: install quickstart test test-slow lint bench wheels clean
+.PHONY: install quickstart test test-slow test-transferqueue-016 lint bench wheels clean
 
 install: $(VENV)/.installed
 
@@ -33,6 +33,13 @@ test: install lint
 test-slow: install
 	$(BIN)/python -m pytest -q -m "slow"
 
+# The documented version of TransferQueue needs numpy<2 and cannot share an environment with the newest engines.
+test-transferqueue-016:
+	$(PYTHON) -m venv .venv-transferqueue-016
+	.venv-transferqueue-016/bin/python -m pip install --quiet --disable-pip-version-check \
+		torch==2.13.0 ray==2.60.0 pytest pytest-timeout "TransferQueue==0.1.6" "pyarrow<26" -e . -e plugins/roll_transferqueue
+	.venv-transferqueue-016/bin/python -m pytest -q plugins/roll_transferqueue/tests
+
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -42,6 +49,7 @@ bench: install
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/rollout.py
 	$(BIN)/python benchmarks/rlvr_step.py
+	$(BIN)/python benchmarks/tiled_mlp.py
 
 wheels: install
 	for package in $(PACKAGES); do $(BIN)/python -m build --wheel --outdir dist $$package || exit 1; done

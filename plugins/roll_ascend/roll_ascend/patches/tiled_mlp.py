@@ -37,7 +37,7 @@ ALIASES = {"qwen2_5": "qwen2"}
 class TiledMlp(ModelPatch):
     """Slices the tokens of every feed-forward layer, experts included.
 
-    Options: `num_shards`, into how many slices; `model_type`, one or several, None for whichever it knows.
+    Options: `num_shards`, into how many slices (4); `model_type`, one or several, None for whichever it knows.
     """
 
     name: ClassVar[str] = "tiled_mlp"
@@ -66,7 +66,7 @@ class TiledMlp(ModelPatch):
             reason = f"it has no {' or '.join(LAYERS[found])}"
             raise PluginError(f"model patch '{self.name}' does not fit {type(model).__name__}: {reason}")
         for layer in layers:
-            tile(layer, int(options["num_shards"]))
+            tile(layer, int(options.get("num_shards", 4)))
 
 
 def tile(layer: Any, num_shards: int) -> None:
