@@ -44,6 +44,23 @@ class PlatformClues:
 OFFLOAD_COLLECTIVE_KEY = "offload_nccl"
 """A key of published configs that is read by every platform and does nothing."""
 
+NO_GRAPH_KEY = "disable_cuda_graph"
+"""An option by which an engine, on every platform, runs eagerly."""
+
+SAME_VARIABLES: tuple[Mapping[str, str], ...] = (
+    {"npu": "ASCEND_RT_VISIBLE_DEVICES", "cuda": "CUDA_VISIBLE_DEVICES", "rocm": "HIP_VISIBLE_DEVICES"},
+    {"npu": "ASCEND_LAUNCH_BLOCKING", "cuda": "CUDA_LAUNCH_BLOCKING"},
+    {"npu": "HCCL_SOCKET_IFNAME", "cuda": "NCCL_SOCKET_IFNAME", "rocm": "NCCL_SOCKET_IFNAME"},
+)
+"""Environment variables that mean the same on several platforms and take the same values."""
+
+PLATFORM_FOLDERS: Mapping[str, tuple[str, ...]] = {
+    "npu": ("/ascend/", "/davinci/"),
+    "cuda": ("/cuda/", "/cuda-", "/nvidia/"),
+    "rocm": ("/rocm/", "/rocm-"),
+}
+"""Parts of paths, in lower case, that show the software of a platform."""
+
 NOT_BUILT = "belongs to roll_core and is not part of this version"
 NO_PACKAGE = "is left to plugins, and no package that brings it is known"
 
@@ -136,6 +153,17 @@ def nearly_known(kind: Kind, name: str) -> WellKnown | None:
 def package_of(kind: Kind, name: str) -> str:
     """The distribution that brings a name; empty where none is known."""
     entry = well_known(kind, name)
+def same_variable(name: str, platform: str) -> str | None:
+    """What a platform calls another one's variable; None where it has no such variable."""
+    return next((table.get(platform) for table in SAME_VARIABLES if name in table.values()), None)
+
+
+def platforms_of_paths(text: str) -> tuple[str, ...]:
+    """The platforms whose software a list of paths, such as a library path, leads to."""
+    lowered = f"{text.lower()}/"
+    return tuple(name for name, parts in PLATFORM_FOLDERS.items() if any(part in lowered for part in parts))
+
+
     return entry.package if entry else ""
 
 

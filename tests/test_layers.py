@@ -22,6 +22,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "roll_core.context",
         "roll_core.errors",
         "roll_core.findings",
+        "roll_core.migration",
         "roll_core.names",
         "roll_core.objects",
     ),
@@ -53,7 +54,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "roll_core.transport",
         "roll_core.weights",
     ),
-    "config": ("roll_core.config",),
+    "config": ("roll_core.config", "roll_core.migrate"),
     "cluster": ("roll_core.cluster",),
     "rollout": ("roll_core.rollout",),
     "pipelines": ("roll_core.pipelines",),
@@ -73,6 +74,7 @@ HEAVY_FOR_COMMANDS = HEAVY | {"hydra", "omegaconf", "pydantic", "rich", "yaml"}
 """What a command such as `roll plugins` must not wait for."""
 LIGHT = {
     "roll_core.config": HEAVY,
+    "roll_core.migrate": HEAVY,
     "roll_core.training.base": HEAVY,
     "roll_core.inference.base": HEAVY,
     "roll_core.transport.base": HEAVY,

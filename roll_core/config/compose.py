@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, overload
+from typing import Any, Literal, TypeVar, overload
 
 from omegaconf import DictConfig, OmegaConf
 
+from roll_core.config.files import compose_file, is_preset
 from roll_core.config.interpolation import referenced_keys, resolved
+from roll_core.config.keys import has_no_effect
 from roll_core.config.kinds import kind_of_config, model_of
 from roll_core.config.locate import find_config, find_file
 from roll_core.config.overrides import apply_overrides, parse_overrides
@@ -85,16 +86,19 @@ def read_config(path: Path, overrides: Sequence[str] = (), pipeline: str = "auto
     """Everything that can be said about a config file, whatever is wrong in it.
 
     Raises:
-        ConfigError: the file is no YAML mapping, or includes what is not there.
+        ConfigError: the file is no YAML mapping.
     """
     parsed, problems = parse_overrides(overrides)
-    composed = _compose(path, [one.text for one in parsed if not one.path])
+    files = compose_file(path, [one.text for one in parsed if not one.path])
+    composed = files.config
     own = _top_level_keys(path)
     kind = kind_of_config([str(key) for key in composed], pipeline)
     model = model_of(kind)
     problems += apply_overrides(composed, [one for one in parsed if one.path], model)
     referenced = referenced_keys(composed)
     plain, broken = resolved(composed)
+    problems += [_missing_file(name) for name in files.missing if not is_preset(name)]
+    ignored, broken = _without_effect(broken, model)
     problems += broken
     written = own | {one.path[0] for one in parsed if one.path}
     result = validate(plain, model, referenced=referenced, included=frozenset(plain) - written)
@@ -103,7 +107,7 @@ def read_config(path: Path, overrides: Sequence[str] = (), pipeline: str = "auto
         config = _named(config, path, plain)
         if "hydra" in own:
             config.notices.insert(0, f"hydra: has no effect; {BaseConfig.without_effect['hydra']}")
-        config.notices.extend(notices_of(config))
+        config.notices.extend([*ignored, *_missing_presets(files.missing, broken), *notices_of(config)])
     suspect = result.suspect | {_last(problem.path) for problem in broken}
     return Reading(str(path), kind, config, problems + result.problems, frozenset(suspect))
 
@@ -121,67 +125,27 @@ def _named(config: C, path: Path, plain: dict[str, Any]) -> C:
     return config
 
 
+def _missing_file(name: str) -> Problem:
+    hint = "a path relative to this file, without its ending"
+    return Problem("defaults", "includes a file that is not there", name, hint)
+
+
+def _missing_presets(missing: Sequence[str], broken: Sequence[Problem]) -> list[str]:
+    """Published configs include files of a trainer's options that are not published, and use few of them or none."""
+    used = " ".join(str(problem.value) for problem in broken)
+    presets = [name for name in missing if is_preset(name) and name.rpartition("/")[2] not in used]
+    return [f"defaults: {', '.join(presets)}: not there, and nothing refers to it"] if presets else []
+
+
+def _without_effect(broken: Sequence[Problem], model: type[BaseConfig]) -> tuple[list[str], list[Problem]]:
+    """References that lead nowhere, told apart: from keys that do nothing anyway, and the others."""
+    dead = {problem.path: has_no_effect(model, tuple(problem.path.split("."))) for problem in broken}
+    said = [f"{path}: has no effect; {reason}" for path, reason in dead.items() if reason]
+    return said, [problem for problem in broken if not dead[problem.path]]
+
+
 def _last(path: str) -> str:
     return path.rpartition(".")[2].partition("[")[0]
-
-
-def _compose(path: Path, choices: list[str]) -> DictConfig:
-    """hydra's composition of one file. hydra's own state is put back, and no folder is made."""
-    from hydra import compose, initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
-    from hydra.errors import HydraException
-
-    previous = GlobalHydra.instance().hydra
-    GlobalHydra.instance().clear()
-    try:
-        with (
-            warnings.catch_warnings(),
-            initialize_config_dir(version_base="1.3", config_dir=str(path.parent), job_name="roll"),
-        ):
-            # Published configs have no `_self_`; hydra then lets the file win over what it includes, which is meant.
-            warnings.filterwarnings("ignore", message=".*missing `_self_`.*")
-            composed = compose(config_name=path.name, overrides=choices)
-    except HydraException as error:
-        raise ConfigError([_hydra_problem(error)], str(path)) from error
-    except Exception as error:
-        problem = _yaml_problem(error)
-        if problem is None:
-            raise
-        raise ConfigError([problem], str(path)) from error
-    finally:
-        GlobalHydra.instance().clear()
-        if previous is not None:
-            GlobalHydra.instance().initialize(previous)
-    OmegaConf.set_struct(composed, False)
-    return cast(DictConfig, composed)
-
-
-def _hydra_problem(error: Exception) -> Problem:
-    from hydra.errors import MissingConfigException
-
-    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    if isinstance(error, MissingConfigException):
-        hint = "a path relative to this file, without its ending"
-        return Problem("defaults", "includes a file that is not there", error.missing_cfg_file, hint)
-    if "must be a DictConfig" in lines[0]:
-        return Problem("", "must be a mapping of keys to values, it holds a list")
-    return Problem("", "cannot be put together: " + " ".join(lines[:3]))
-
-
-def _yaml_problem(error: Exception) -> Problem | None:
-    import yaml
-    from omegaconf.errors import OmegaConfBaseException
-
-    if isinstance(error, yaml.MarkedYAMLError):
-        mark = error.problem_mark
-        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
-        hint = "a key may stand only once" if "duplicate key" in str(error.problem) else ""
-        return Problem("", f"is no YAML{where}: {error.problem}", None, hint)
-    if isinstance(error, yaml.YAMLError | UnicodeDecodeError):
-        return Problem("", f"is no YAML: {' '.join(str(error).split())}")
-    if isinstance(error, OmegaConfBaseException | ValueError | OSError):
-        return Problem("", f"cannot be read: {str(error).strip().splitlines()[0]}", None, "a mapping of keys to values")
-    return None
 
 
 def _top_level_keys(path: Path) -> frozenset[str]:

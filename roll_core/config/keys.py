@@ -78,6 +78,19 @@ def first_unknown(model: type[Section], path: Path, prefix: Path = ()) -> tuple[
     return first_unknown(inner, rest, (*prefix, key))
 
 
+def has_no_effect(model: type[Section], path: Path) -> str:
+    """Why the key at a path does nothing, or one above it; empty for any other key."""
+    if not path:
+        return ""
+    key, rest = path[0], path[1:]
+    if key in model.keys_without_effect():
+        return model.keys_without_effect()[key]
+    kind, inner = nested(model.model_fields[key].annotation) if key in model.model_fields else ("", None)
+    if inner is None:
+        return ""
+    return has_no_effect(inner, rest[1:] if kind == "many" and rest and rest[0] not in inner.model_fields else rest)
+
+
 def suggestion(key: str, path: Path, model: type[Section], root: type[Section]) -> str:
     """What to do about an unknown key at a path inside `model`; empty where nothing comes to mind."""
     if model is StrategyArgs:

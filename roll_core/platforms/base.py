@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from roll_core.errors import Problem
     from roll_core.findings import Finding, KnownError
+    from roll_core.migration import Migration
 
 
 class Ability(Enum):
@@ -111,6 +112,12 @@ class Platform:
     def known_errors(self) -> list[KnownError]:
         """Errors that users of the platform meet, with cause and remedy."""
         return []
+
+    def migration(self) -> Migration:
+        """How `roll migrate` makes a config of another platform one for this platform."""
+        from roll_core.migration import Migration
+
+        return Migration()
 
     def worker_env(self, role: str) -> dict[str, str]:
         """Defaults for the environment of a role's workers. Everything the user sets wins over them."""

@@ -11,6 +11,7 @@ from roll_core.platforms import Ability, EngineDefaults, Platform
 if TYPE_CHECKING:
     from roll_core.errors import Problem
     from roll_core.findings import Finding, KnownError
+    from roll_core.migration import Migration
 
 
 class NpuPlatform(Platform):
@@ -50,6 +51,12 @@ class NpuPlatform(Platform):
         from roll_ascend.known_errors import KNOWN_ERRORS
 
         return list(KNOWN_ERRORS)
+
+    def migration(self) -> Migration:
+        """How configs of other platforms become configs of this one."""
+        from roll_ascend.migration import MIGRATION
+
+        return MIGRATION
 
     def worker_env(self, role: str) -> dict[str, str]:
         """Training and scoring roles differ from those that hold an engine."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from roll_core.platforms import Ability, EngineDefaults, Platform
+
+if TYPE_CHECKING:
+    from roll_core.migration import Migration
 
 EVERY_WORKER = {
     # Several workers share the host's cores; a pool of threads in each makes every one of them slower.
@@ -37,6 +40,12 @@ class CudaPlatform(Platform):
     def abilities(self) -> frozenset[Ability]:
         """Every GPU that torch still supports computes in both half precisions, older ones slowly in bfloat16."""
         return frozenset({Ability.BF16, Ability.FP16, Ability.DEVICE_IPC, Ability.SLEEP})
+
+    def migration(self) -> Migration:
+        """How configs of other platforms become configs of this one."""
+        from roll_cuda.migration import MIGRATION
+
+        return MIGRATION
 
     def worker_env(self, role: str) -> dict[str, str]:
         """Training and scoring roles differ from those that hold an engine."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from roll_core.platforms import Ability, EngineDefaults, Platform
+
+if TYPE_CHECKING:
+    from roll_core.migration import Migration
 
 EVERY_WORKER = {
     # Several workers share the host's cores; a pool of threads in each makes every one of them slower.
@@ -37,6 +40,12 @@ class RocmPlatform(Platform):
     def abilities(self) -> frozenset[Ability]:
         """Device memory shared between processes is not claimed: nothing here has shown that it works."""
         return frozenset({Ability.BF16, Ability.FP16, Ability.SLEEP})
+
+    def migration(self) -> Migration:
+        """How configs of other platforms become configs of this one."""
+        from roll_cuda.migration import MIGRATION
+
+        return MIGRATION
 
     def worker_env(self, role: str) -> dict[str, str]:
         """Training and scoring roles differ from those that hold an engine."""
