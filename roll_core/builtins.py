@@ -1,8 +1,18 @@
 """What core itself offers, through the same hooks as any plugin."""
 
-from roll_core import PLUGIN_API, Backend, hookimpl
+import importlib.util
+from functools import partial
+
+from roll_core import PLUGIN_API, Availability, Backend, hookimpl
 
 ROLL_PLUGIN_API = PLUGIN_API
+
+
+def _probe_package(name: str) -> Availability:
+    """Whether an engine's package is installed, told without importing it."""
+    if importlib.util.find_spec(name) is None:
+        return Availability(False, f"there is no package '{name}' here")
+    return Availability(True, f"package '{name}' is installed")
 
 
 @hookimpl
@@ -23,8 +33,12 @@ def roll_train_strategies() -> list[Backend]:
 
 @hookimpl
 def roll_infer_strategies() -> list[Backend]:
-    """Generation with transformers' own models."""
-    return [Backend("hf_infer", "roll_core.inference.hf:HfInferStrategy", "continuous batching on transformers models")]
+    """Generation with transformers' own models, and with vLLM where it is installed."""
+    vllm = "roll_core.inference.vllm.strategy:VllmStrategy"
+    return [
+        Backend("hf_infer", "roll_core.inference.hf:HfInferStrategy", "continuous batching on transformers models"),
+        Backend("vllm", vllm, "vLLM's asynchronous engine", probe=partial(_probe_package, "vllm"), extra="vllm"),
+    ]
 
 
 @hookimpl

@@ -75,10 +75,7 @@ WELL_KNOWN: dict[Kind, tuple[WellKnown, ...]] = {
         WellKnown("megatron_infer", remark=NO_PACKAGE),
         WellKnown("deepspeed_train", remark=NO_PACKAGE, spellings=("deepspeed",)),
     ),
-    "infer": (
-        WellKnown("vllm", remark=NOT_BUILT),
-        WellKnown("sglang", remark=NOT_BUILT),
-    ),
+    "infer": (WellKnown("sglang", remark=NOT_BUILT),),
     "transport": (WellKnown("TransferQueue", "roll-transferqueue", spellings=("transfer_queue", "tq")),),
     "patch": (),
 }
@@ -153,6 +150,9 @@ def nearly_known(kind: Kind, name: str) -> WellKnown | None:
 def package_of(kind: Kind, name: str) -> str:
     """The distribution that brings a name; empty where none is known."""
     entry = well_known(kind, name)
+    return entry.package if entry else ""
+
+
 def same_variable(name: str, platform: str) -> str | None:
     """What a platform calls another one's variable; None where it has no such variable."""
     return next((table.get(platform) for table in SAME_VARIABLES if name in table.values()), None)
@@ -162,9 +162,6 @@ def platforms_of_paths(text: str) -> tuple[str, ...]:
     """The platforms whose software a list of paths, such as a library path, leads to."""
     lowered = f"{text.lower()}/"
     return tuple(name for name, parts in PLATFORM_FOLDERS.items() if any(part in lowered for part in parts))
-
-
-    return entry.package if entry else ""
 
 
 def platforms_of_variable(name: str) -> tuple[str, ...]:

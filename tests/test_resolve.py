@@ -75,11 +75,11 @@ def test_a_strange_name_lists_what_there_is() -> None:
     assert refused(Registry((CORE,)), "patch", "pigeon") == "no model patch named 'pigeon'\n  installed: none"
 
 
-@pytest.mark.parametrize("name", ["vllm", "sglang"])
+@pytest.mark.parametrize("name", ["sglang"])
 def test_engines_that_are_not_built_yet_are_not_listed_and_say_so(name: str) -> None:
     assert refused(Registry((CORE,)), "infer", name) == (
         f"no inference strategy named '{name}'\n"
-        "  installed: hf_infer (roll_core)\n"
+        "  installed: hf_infer (roll_core), vllm (roll_core)\n"
         f"  {name}: belongs to roll_core and is not part of this version"
     )
 

@@ -18,6 +18,7 @@ from roll_core.config.validation import option_problems
 from roll_core.errors import ConfigError, PluginError, Problem
 from roll_core.platforms.base import Platform
 from roll_core.plugins import Registry
+from roll_core.resolve import Resolved
 
 
 @dataclass(frozen=True)
@@ -123,12 +124,21 @@ def _platform_problems(
         except PluginError as error:
             yield Problem(f"{path}.strategy_args.strategy_name", str(error))
             continue
+        here = resolution.strategies[path].availability()
+        if is_here and not here.ok:
+            hint = _install(resolution.strategies[path])
+            yield Problem(f"{path}.strategy_args.strategy_name", here.reason, role.strategy_name, hint)
         yield from _strategy_problems(path, role, strategy, platform)
         if not role.devices and platform.ray_resource != "CPU":
             hint = "device_mapping: list(range(0, 8))"
             yield Problem(f"{path}.device_mapping", f"must name devices on platform {platform.name}", None, hint)
     if is_here:
         yield from _visible(config, platform)
+
+
+def _install(resolved: Resolved) -> str:
+    extra = resolved.backend.extra
+    return f'pip install "{resolved.record.dist}[{extra}]"' if extra else ""
 
 
 def _strategy_problems(path: str, role: WorkerConfig, strategy: Any, platform: Platform) -> Iterator[Problem]:

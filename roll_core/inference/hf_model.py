@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -12,6 +11,7 @@ from roll_core.errors import BadRequest, ConfigError, Problem
 from roll_core.inference.compact import CompactDecoder
 from roll_core.inference.compact_model import why_not_compact
 from roll_core.inference.decoder import Decoder
+from roll_core.inference.end_tokens import end_tokens, has_tokenizer
 from roll_core.inference.hf_config import CONFIG_PATH, HfInferConfig
 from roll_core.inference.transformers_decoder import TransformersDecoder, why_not_transformers
 from roll_core.training.model_args import attention_of, dtype_of
@@ -52,19 +52,9 @@ class HfModel:
 
     @cached_property
     def eos_ids(self) -> tuple[int, ...]:
-        """Tokens that end a text: of the generation config (else of the model's), and the tokenizer's own."""
-        from transformers import GenerationConfig
-
-        given = None
-        if (Path(self.path) / "generation_config.json").is_file():
-            given = GenerationConfig.from_pretrained(self.path).eos_token_id
-        if given is None:
-            config: Any = self.module.config
-            given = getattr(config.get_text_config(), "eos_token_id", None)
-        found = set(given if isinstance(given, list) else [] if given is None else [given])
-        if self.has_tokenizer and self.tokenizer().eos_token_id is not None:
-            found.add(self.tokenizer().eos_token_id)
-        return tuple(sorted(found))
+        """Tokens that end a text."""
+        own = self.tokenizer().eos_token_id if self.has_tokenizer else None
+        return end_tokens(self.path, self.module.config, own)
 
     def tokenizer(self) -> Any:
         """The tokenizer of the model's folder, loaded when it is first asked for.
@@ -79,7 +69,7 @@ class HfModel:
     @property
     def has_tokenizer(self) -> bool:
         """Whether the model's folder has a tokenizer too."""
-        return (Path(self.path) / "tokenizer_config.json").is_file()
+        return has_tokenizer(self.path)
 
     @cached_property
     def _tokenizer(self) -> Any:

@@ -6,7 +6,8 @@ Subclass `InferContract` in a test file and say how an engine is made from a mod
         def make(self, folder, **strategy_config):
             return MyStrategy(role_of(folder, strategy_config), MyPlatform(), WorkerContext("actor_infer"))
 
-The models are tiny, random, in float32 and made in place; what an engine gives is compared with transformers.
+The models are tiny, random, in float32 and made in place; what an engine gives is compared with transformers. Such
+a role asks for the precision `fp32`.
 """
 
 from __future__ import annotations
@@ -14,20 +15,26 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 import torch
 
-from roll_core.errors import IllegalOrder, WeightSyncError
-from roll_core.inference import Completion, GenerationRequest, InferStrategy, SamplingParams
-from roll_core.testing.contract import Contract
+from roll_core.errors import EngineFailed, IllegalOrder, WeightSyncError
+from roll_core.inference import Completion, EngineState, GenerationRequest, InferStrategy, SamplingParams
+from roll_core.platforms import Ability
+from roll_core.testing.contract import Contract, needs, within
 from roll_core.weights import WeightManifest, WeightReceiver
-from roll_core.weights.packing import describe
+from roll_core.weights.packing import describe, largest_bucket, pack, unpack
 
 VOCAB = 128
-PROMPTS = ((5, 17, 100, 3), (9,) * 11, tuple(range(3, 40)), (64, 2), tuple(range(90, 60, -1)))
+LONG_PROMPT = tuple(1 + 7 * position % 120 for position in range(200))
+"""Long enough that engines which keep the beginnings of prompts keep this one's."""
+Start = Callable[..., InferStrategy]
+PROMPTS = ((5, 17, 100, 3), (9,) * 11, tuple(range(3, 40)), (64, 2), tuple(range(90, 60, -1)), LONG_PROMPT)
 
 
 class InferContract(Contract):
@@ -36,6 +43,8 @@ class InferContract(Contract):
     log_prob_tolerance: ClassVar[float] = 1e-4
     """Largest difference of a log-prob from that of transformers in float32."""
     strategy_config: ClassVar[dict[str, Any]] = {}
+    shares_engines: ClassVar[bool] = False
+    """Tests use one engine in turn, each after an update to the first model's weights: where a start takes long."""
 
     def make(self, folder: Path, **strategy_config: Any) -> InferStrategy:
         """An engine of the model in a folder, in float32, not started."""
@@ -48,14 +57,33 @@ class InferContract(Contract):
         first, second = (tmp_path_factory.mktemp(f"model_{seed}") for seed in range(2))
         return _write_model(first, 0), _write_model(second, 1)
 
+    def break_down(self, engine: InferStrategy) -> str:
+        """Let a started engine fail as a crash would; a text that the error of its requests must have in it."""
+        pytest.skip(f"{type(self).__name__} does not say how its engine breaks down")
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def _shared(cls) -> Iterator[dict[str, InferStrategy]]:
+        shared: dict[str, InferStrategy] = {}
+        yield shared
+        for engine in shared.values():
+            engine.stop()
+
     @pytest.fixture
-    def start(self, folders: tuple[Path, Path]) -> Iterator[Callable[..., InferStrategy]]:
-        """Starts engines of the first model; each is stopped at the end."""
+    def start(self, folders: tuple[Path, Path], _shared: dict[str, InferStrategy]) -> Iterator[Start]:
+        """Starts engines of the first model, or takes the shared one; each is stopped at the end."""
         engines: list[InferStrategy] = []
 
         def start_engine(**strategy_config: Any) -> InferStrategy:
+            shared = _shared.get("engine")
+            if shared is not None and not strategy_config and shared.lifecycle.state is EngineState.READY:
+                shared.update_weights(_Weights(_state(folders[0]), version=1))
+                return shared
             engine = self.make(folders[0], **(self.strategy_config | strategy_config))
-            engines.append(engine)
+            if self.shares_engines and not strategy_config:
+                _shared["engine"] = engine
+            else:
+                engines.append(engine)
             engine.start()
             return engine
 
@@ -63,30 +91,35 @@ class InferContract(Contract):
         for engine in engines:
             engine.stop()
 
-    def test_greedy_output_is_that_of_transformers(
-        self, start: Callable[..., InferStrategy], folders: tuple[Path, Path]
-    ) -> None:
+    def test_greedy_output_is_that_of_transformers(self, start: Start, folders: tuple[Path, Path]) -> None:
         assert _greedy(start()) == _transformers_greedy(folders[0])
 
     @pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
     def test_log_probs_are_of_logits_over_temperature(
-        self, start: Callable[..., InferStrategy], folders: tuple[Path, Path], temperature: float
+        self, start: Start, folders: tuple[Path, Path], temperature: float
     ) -> None:
-        params = SamplingParams(20, temperature, top_p=0.95, top_k=40)
-        for completion in start().generate(_requests(params, samples=2)):
+        engine = start()
+        # Alone and beside each other: what restricts one request's sampling must not reach another's log-probs.
+        restrictions: list[dict[str, Any]] = [{}, {"top_p": 0.95, "top_k": 40}, {"repetition_penalty": 1.3}]
+        requests = [
+            replace(request, request_id=f"{request.request_id}/{number}")
+            for number, options in enumerate(restrictions)
+            for request in _requests(SamplingParams(20, temperature, **options), samples=2)
+        ]
+        for completion in [*engine.generate(requests[:10]), *engine.generate(requests)]:
             prompt = PROMPTS[int(completion.request_id.split("/")[0])]
             expected = _log_probs(folders[0], prompt, completion, temperature or 1.0)
             assert completion.log_probs == pytest.approx(expected, abs=self.log_prob_tolerance)
 
-    def test_samples_of_a_prompt_differ_and_seeds_repeat(self, start: Callable[..., InferStrategy]) -> None:
+    def test_samples_of_a_prompt_differ_and_seeds_repeat(self, start: Start) -> None:
         engine, requests = start(), _requests(SamplingParams(16), samples=8)
         first, again = _by_id(engine.generate(requests)), _by_id(engine.generate(requests))
         assert {name: c.token_ids for name, c in first.items()} == {name: c.token_ids for name, c in again.items()}
         for prompt in range(len(PROMPTS)):
             assert len({first[f"{prompt}/{sample}"].token_ids for sample in range(8)}) == 8
 
-    def test_two_hundred_concurrent_requests_come_back_once_each(self, start: Callable[..., InferStrategy]) -> None:
-        engine, requests = start(), _requests(SamplingParams(12), samples=40)
+    def test_two_hundred_concurrent_requests_come_back_once_each(self, start: Start) -> None:
+        engine, requests = start(), _requests(SamplingParams(12), samples=34)
 
         def call(request: GenerationRequest) -> Completion:
             (completion,) = engine.generate([request])
@@ -97,8 +130,9 @@ class InferContract(Contract):
         assert [c.request_id for c in completions] == [request.request_id for request in requests]
         assert {len(c.token_ids) for c in completions} == {12}
 
-    def test_completions_end_at_stop_tokens_and_keep_them(self, start: Callable[..., InferStrategy]) -> None:
-        engine, free = start(), _by_id(start().generate(_requests(SamplingParams(24))))
+    def test_completions_end_at_stop_tokens_and_keep_them(self, start: Start) -> None:
+        engine = start()
+        free = _by_id(engine.generate(_requests(SamplingParams(24))))
         for name, completion in free.items():
             end = completion.token_ids[9]
             params = SamplingParams(24, stop_token_ids=(end,))
@@ -107,25 +141,48 @@ class InferContract(Contract):
             assert ended.token_ids == completion.token_ids[: completion.token_ids.index(end) + 1]
             assert ended.finish_reason == "stop"
 
-    def test_abort_ends_requests_soon_and_keeps_what_they_have(self, start: Callable[..., InferStrategy]) -> None:
-        engine, requests = start(), _requests(SamplingParams(200), samples=12)
+    def test_stop_strings_end_completions_where_they_appear(self, start: Start) -> None:
+        engine = start()
+        free = _by_id(engine.generate(_requests(SamplingParams(24))))
+        for name, completion in free.items():
+            # From the middle of a token to the middle of the next one.
+            stop = _text(completion.token_ids[8])[1:] + _text(completion.token_ids[9])[:-1]
+            (request,) = [one for one in _requests(SamplingParams(24, stop=(stop,))) if one.request_id == name]
+            (ended,) = engine.generate([request])
+            appears = next(n for n in range(1, 25) if stop in "".join(map(_text, completion.token_ids[:n])))
+            assert ended.token_ids == completion.token_ids[:appears]
+            assert ended.finish_reason == "stop"
+
+    @pytest.mark.parametrize("wait_s", [0.0, 0.5], ids=["at once", "later"])
+    def test_abort_ends_requests_soon_and_keeps_what_they_have(self, start: Start, wait_s: float) -> None:
+        engine, requests = start(), _requests(SamplingParams(200), samples=6)
         results = engine.generate(requests)
         ids = [request.request_id for request in requests]
-        aborted, began = engine.abort([*ids[::2], "unknown"]), time.monotonic()
+        time.sleep(wait_s)
+        began = time.monotonic()
+        aborted = engine.abort([*ids[::2], "unknown"])
+        assert time.monotonic() - began < 10
         completions = _by_id(results)
         assert set(aborted) <= set(ids[::2])
         assert sorted(completions) == sorted(ids)
         assert {name for name, c in completions.items() if c.finish_reason == "abort"} == set(aborted)
         assert all(len(c.token_ids) == len(c.log_probs) for c in completions.values())
-        assert {len(c.token_ids) for name, c in completions.items() if name not in aborted} == {200}
-        assert time.monotonic() - began < 120
+        assert {len(c.token_ids) for name, c in completions.items() if name not in aborted} <= {200}
         assert engine.abort() == []
 
-    def test_after_an_update_the_output_is_the_new_models(
-        self, start: Callable[..., InferStrategy], folders: tuple[Path, Path]
-    ) -> None:
+    def test_what_was_aborted_is_a_beginning_of_what_would_have_come(self, start: Start) -> None:
+        engine, requests = start(), _requests(SamplingParams(200, temperature=0.0))
+        results = engine.generate(requests)
+        time.sleep(0.3)
+        engine.abort()
+        parts, whole = _by_id(results), _by_id(engine.generate(requests))
+        for name, part in parts.items():
+            assert part.token_ids == whole[name].token_ids[: len(part.token_ids)]
+
+    def test_after_an_update_the_output_is_the_new_models(self, start: Start, folders: tuple[Path, Path]) -> None:
         engine = start()
-        before = _greedy(engine)
+        # Twice, so that an engine that keeps beginnings of prompts has them from the old weights.
+        before = [_greedy(engine), _greedy(engine)][1]
         receiver = _Weights(_state(folders[1]), version=3)
         assert engine.update_weights(receiver) == receiver.manifest.digest
         after = _greedy(engine)
@@ -133,35 +190,77 @@ class InferContract(Contract):
         assert after != before
         assert {c.weight_version for c in engine.generate(_requests(SamplingParams(4)))} == {3}
 
-    def test_an_update_that_lacks_a_tensor_is_refused(
-        self, start: Callable[..., InferStrategy], folders: tuple[Path, Path]
+    @pytest.mark.parametrize("name", ["model.layers.1.mlp.down_proj.weight", "lm_head.weight"])
+    def test_an_update_that_lacks_a_tensor_is_refused_and_the_old_weights_stay(
+        self, start: Start, folders: tuple[Path, Path], name: str
     ) -> None:
         state = _state(folders[1])
-        del state["model.layers.1.mlp.down_proj.weight"]
-        with pytest.raises(WeightSyncError, match="down_proj"):
-            start().update_weights(_Weights(state, version=3))
+        del state[name]
+        engine = start()
+        with pytest.raises(WeightSyncError, match=name):
+            engine.update_weights(_Weights(state, version=3))
+        assert _greedy(engine) == _transformers_greedy(folders[0])
 
-    def test_a_dummy_engine_waits_for_its_weights(
-        self, start: Callable[..., InferStrategy], folders: tuple[Path, Path]
+    @pytest.mark.parametrize("lost", ["model.layers.1.mlp.down_proj.weight", "lm_head.weight"])
+    def test_a_tensor_lost_on_the_way_is_noticed_and_a_whole_update_mends_it(
+        self, start: Start, folders: tuple[Path, Path], lost: str
     ) -> None:
+        engine = start()
+        with pytest.raises(WeightSyncError, match="did not arrive as announced"):
+            engine.update_weights(_Weights(_state(folders[1]), version=3, lost=lost))
+        with pytest.raises(IllegalOrder):
+            engine.generate(_requests(SamplingParams(4)))
+        engine.update_weights(_Weights(_state(folders[1]), version=4))
+        assert _greedy(engine) == _transformers_greedy(folders[1])
+
+    def test_weights_do_not_change_under_running_requests(self, start: Start, folders: tuple[Path, Path]) -> None:
+        engine = start()
+        results = engine.generate(_requests(SamplingParams(200), samples=8))
+        with pytest.raises(IllegalOrder, match="running"):
+            engine.update_weights(_Weights(_state(folders[1]), version=3))
+        engine.abort()
+        assert len(_by_id(results)) == 8 * len(PROMPTS)
+
+    def test_a_dummy_engine_waits_for_its_weights(self, start: Start, folders: tuple[Path, Path]) -> None:
         engine = start(load_format="dummy")
         with pytest.raises(IllegalOrder):
             engine.generate(_requests(SamplingParams(4)))
         engine.update_weights(_Weights(_state(folders[1]), version=0))
         assert _greedy(engine) == _transformers_greedy(folders[1])
 
-    def test_nothing_is_generated_asleep_and_wake_restores(
-        self, start: Callable[..., InferStrategy], folders: tuple[Path, Path]
-    ) -> None:
+    def test_nothing_is_generated_asleep_and_wake_restores(self, start: Start, folders: tuple[Path, Path]) -> None:
         engine = start()
         engine.sleep()
         with pytest.raises(IllegalOrder):
             engine.generate(_requests(SamplingParams(4)))
+        with pytest.raises(IllegalOrder):
+            engine.update_weights(_Weights(_state(folders[0]), version=2))
         engine.wake()
-        engine.update_weights(_Weights(_state(folders[0]), version=1))
+        engine.update_weights(_Weights(_state(folders[0]), version=2))
         assert _greedy(engine) == _transformers_greedy(folders[0])
 
-    def test_a_stopped_engine_generates_nothing(self, start: Callable[..., InferStrategy]) -> None:
+    @needs(Ability.SLEEP)
+    def test_sleep_frees_device_memory(self, start: Start) -> None:
+        engine = start()
+        before, _total = engine.platform.torch.mem_get_info()
+        engine.sleep()
+        after, _total = engine.platform.torch.mem_get_info()
+        engine.wake()
+        assert after > before
+
+    def test_an_engine_that_breaks_down_fails_its_requests_with_the_cause(self, start: Start) -> None:
+        engine = start()
+        results = engine.generate(_requests(SamplingParams(200), samples=8))
+        cause = self.break_down(engine)
+        with pytest.raises(EngineFailed) as error:
+            within(60, "the requests of an engine that broke down", lambda: list(results))
+        assert cause in str(error.value)
+        with pytest.raises(EngineFailed) as error:
+            engine.generate(_requests(SamplingParams(4)))
+        assert cause in str(error.value)
+        engine.stop()
+
+    def test_a_stopped_engine_generates_nothing(self, start: Start) -> None:
         engine = start()
         engine.stop()
         with pytest.raises(IllegalOrder):
@@ -169,17 +268,27 @@ class InferContract(Contract):
 
 
 class _Weights(WeightReceiver):
-    def __init__(self, state: dict[str, torch.Tensor], version: int) -> None:
+    """A trainer's weights, five tensors at a time, in one buffer that every bucket overwrites."""
+
+    def __init__(self, state: dict[str, torch.Tensor], version: int, lost: str = "") -> None:
         items = list(state.items())
         self.buckets = [items[start : start + 5] for start in range(0, len(items), 5)]
-        self.manifest: WeightManifest = describe(iter(self.buckets), version)
+        self.manifest: WeightManifest = describe(self.buckets, version)
+        self.lost = lost
 
     def receive(self) -> Iterator[list[tuple[str, torch.Tensor]]]:
-        yield from self.buckets
+        flat = torch.empty(largest_bucket(self.manifest), dtype=torch.uint8)
+        for bucket, entries in zip(self.buckets, self.manifest.buckets):
+            pack(bucket, flat)
+            yield [(name, tensor) for name, tensor in unpack(entries, flat) if name != self.lost]
+            flat.fill_(255)
 
 
 def _write_model(folder: Path, seed: int) -> Path:
-    from transformers import Qwen3Config, Qwen3ForCausalLM
+    from tokenizers import Tokenizer
+    from tokenizers.decoders import Fuse
+    from tokenizers.models import WordLevel
+    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
     torch.manual_seed(seed)
     # Heads of 32: some engines have no kernel for smaller ones.
@@ -191,7 +300,7 @@ def _write_model(folder: Path, seed: int) -> Path:
         num_attention_heads=4,
         num_key_value_heads=2,
         head_dim=32,
-        max_position_embeddings=512,
+        max_position_embeddings=1024,
         tie_word_embeddings=True,
         initializer_range=0.15,
         bos_token_id=None,
@@ -199,9 +308,17 @@ def _write_model(folder: Path, seed: int) -> Path:
         pad_token_id=None,
     )
     Qwen3ForCausalLM(config).save_pretrained(folder)
+    tokens = Tokenizer(WordLevel({_text(token): token for token in range(VOCAB)}, _text(0)))
+    tokens.decoder = Fuse()
+    PreTrainedTokenizerFast(tokenizer_object=tokens).save_pretrained(folder)
     return folder
 
 
+def _text(token_id: int) -> str:
+    return f"[{token_id}]"
+
+
+@cache
 def _model(folder: Path) -> Any:
     from transformers import AutoModelForCausalLM
 

@@ -39,13 +39,20 @@ def dtype_of(name: str | None) -> torch.dtype:
     """
     import torch
 
-    if name is None:
-        return torch.float32
-    if name not in _DTYPES:
-        raise ValueError(f"no precision named '{name}'; known: {', '.join(_DTYPES)}")
-    dtype = getattr(torch, _DTYPES[name])
+    dtype = getattr(torch, dtype_name(name or "fp32"))
     assert isinstance(dtype, torch.dtype)
     return dtype
+
+
+def dtype_name(name: str) -> str:
+    """torch's name for a config's name of a precision.
+
+    Raises:
+        ValueError: an unknown name.
+    """
+    if name not in _DTYPES:
+        raise ValueError(f"no precision named '{name}'; known: {', '.join(_DTYPES)}")
+    return _DTYPES[name]
 
 
 def attention_of(role: WorkerConfig, platform: Platform) -> str:

@@ -1,0 +1,1 @@
+"""`vllm`: generation by vLLM's asynchronous engine, in processes of its own."""
