@@ -25,15 +25,18 @@ def check(
     platform: Annotated[str | None, typer.Option(help="Plan for this platform on other machines.")] = None,
     nodes: Annotated[int | None, typer.Option(min=1, help="Plan for this many nodes.")] = None,
     devices_per_node: Annotated[int | None, typer.Option(min=1, help="Plan for so many devices per node.")] = None,
+    device_memory: Annotated[str | None, typer.Option(help="Memory of one device, such as 64GiB.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the plan of a run and every problem; exits 2 when there is one."""
     from roll_core.config.compose import read_config
     from roll_core.config.locate import find_file
+    from roll_core.config.memory_devices import parse_size
     from roll_core.config.plan import Request
 
+    device_bytes = parse_size(device_memory) if device_memory is not None else None
     reading = read_config(find_file(config), overrides or ())
-    plan = _planned(reading, Request(platform, nodes, devices_per_node))
+    plan = _planned(reading, Request(platform, nodes, devices_per_node, device_bytes))
     problems = list(plan.problems) if plan is not None else reading.problems
     if as_json:
         print(json.dumps(_as_data(reading, plan, problems), indent=2))

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from roll_core.cli.plan_drawing import device_map, memory_lines
+
 if TYPE_CHECKING:
     from roll_core.config.compose import Reading
     from roll_core.config.environment import Variable
@@ -51,6 +53,11 @@ def _print_plan(console: Console, plan: Plan) -> None:
         _line(console, line)
     if plan.roles:
         console.print(_roles_table(plan))
+    for line in device_map(plan):
+        _line(console, line)
+    if plan.memory is not None and plan.memory.roles:
+        for line in memory_lines(plan.memory):
+            _line(console, line)
     if any(role.environment for role in plan.roles):
         console.print(_environment_table(plan))
 

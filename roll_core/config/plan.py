@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from roll_core.config.environment import Variable, role_variables
+from roll_core.config.memory_plan import MemoryPlan, plan_memory
 from roll_core.config.pipeline import BaseConfig
 from roll_core.config.resolution import started_roles
 from roll_core.config.rlvr import RLVRConfig
@@ -67,11 +68,15 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Request:
-    """A cluster to plan for in place of this machine: `roll check --platform X --nodes N --devices-per-node M`."""
+    """A cluster to plan for in place of this machine: `roll check --platform X --nodes N --devices-per-node M`.
+
+    `device_bytes` is the memory of one device.
+    """
 
     platform: str | None = None
     nodes: int | None = None
     devices_per_node: int | None = None
+    device_bytes: int | None = None
 
     @property
     def is_elsewhere(self) -> bool:
@@ -91,6 +96,7 @@ class Plan:
     roles: tuple[RolePlan, ...]
     batches: Mapping[str, BatchArithmetic]
     rows: int | None
+    memory: MemoryPlan | None = None
     problems: tuple[Problem, ...] = ()
     notices: tuple[str, ...] = ()
 
@@ -130,17 +136,20 @@ def make_plan(
     notices = [*config.notices, *check.notices, *_overruled(config, request)]
     if request.is_elsewhere:
         notices.append("model folders, data files and devices are not looked at: the plan is for other machines")
+    roles = tuple(_roles(config, check, cluster, environ))
+    memory = _memory(config, check, roles, cluster, request)
     return Plan(
         source=config.source,
         pipeline=pipeline,
         platform=_platform_name(check, request, config),
         platform_reasons=check.resolution.platform.reasons if check.resolution.platform is not None else (),
         cluster=cluster,
-        roles=tuple(_roles(config, check, cluster, environ)),
+        roles=roles,
         batches=_batches(config),
         rows=None if request.is_elsewhere else _count_rows(config),
+        memory=memory,
         problems=tuple([*merged(check.problems, earlier), *_outside(config, cluster, request)]),
-        notices=tuple(dict.fromkeys(notices)),
+        notices=tuple(dict.fromkeys([*notices, *memory.warnings()])),
     )
 
 
@@ -173,11 +182,47 @@ def _devices_per_node(config: BaseConfig, platform: Platform | None, request: Re
     processes = config.devices_per_node(platform) if platform is not None else None
     if processes is not None:
         return processes, "as many processes as roles name"
-    visible = platform.visible_ids() if platform is not None and not request.is_elsewhere else None
-    if visible:
-        return len(visible), "devices visible here"
+    if platform is not None and not request.is_elsewhere:
+        visible = _visible_devices(platform)
+        if visible is not None:
+            return visible
     nodes = request.nodes or config.num_nodes or 1
     return max(1, -(-config.device_span // nodes)), "assumed; num_gpus_per_node says it"
+
+
+def _visible_devices(platform: Platform) -> tuple[int, str] | None:
+    """How many devices this machine shows; None where it cannot be told without torch, or there are none."""
+    visible = platform.visible_ids()
+    if visible:
+        return len(visible), "devices visible here"
+    if type(platform).device_count is Platform.device_count:
+        return None  # torch would be asked.
+    try:
+        count = platform.device_count()
+    except Exception:
+        # Code of a plugin, whose library may not be installed here: that is a problem of its own.
+        return None
+    return (count, f"platform {platform.name} counts them here") if count > 0 else None
+
+
+def _memory(
+    config: BaseConfig, check: RunCheck, roles: tuple[RolePlan, ...], cluster: Cluster, request: Request
+) -> MemoryPlan:
+    described = started_roles(config)
+    workers = {
+        role.name: [[(place.node, place.device) for place in worker.devices] for worker in role.workers]
+        for role in roles
+        if role.name in described
+    }
+    return plan_memory(
+        config,
+        {path: described[path] for path in workers},
+        workers,
+        check.platform,
+        cluster.nodes,
+        device_bytes=request.device_bytes,
+        is_here=not request.is_elsewhere,
+    )
 
 
 def _overruled(config: BaseConfig, request: Request) -> list[str]:

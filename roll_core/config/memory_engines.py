@@ -1,0 +1,82 @@
+"""How much memory an engine needs on each of its devices: weights, and the keys and values of what it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from roll_core.config.memory import FP32, Need, cache_bytes, layer_bytes
+from roll_core.config.memory_shapes import ModelShape
+from roll_core.config.memory_size import ModelSize
+
+SPARE_COLUMNS = 64
+"""The least room that hf_infer's cache has beyond what it holds."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What an engine runs at a time: `rows` requests of `prompt` tokens that grow to `longest` tokens.
+
+    `prefill_tokens` are read in one pass.
+    """
+
+    rows: int
+    prompt: int
+    longest: int
+    prefill_tokens: int
+
+
+def hf_need(size: ModelSize, compute_bytes: int, load: Load) -> Need:
+    """hf_infer: one block of memory for all rows, which is copied to one of twice the width when it is full."""
+    if size.parameters is None:
+        return Need(remarks=(size.source,))
+    weights = size.parameters * compute_bytes
+    if size.shape is None:
+        return Need(weights, 0, 0, None, None, None, remarks=(size.source,))
+    columns, before = _columns(load)
+    cache = load.rows * (columns + before) * cache_bytes(size.shape, compute_bytes)
+    activations = max(_prefill(size.shape, compute_bytes, load), load.rows * size.shape.vocabulary * FP32 * 3)
+    return Need(weights, 0, 0, activations, cache, weights + cache + activations)
+
+
+def reserving_need(
+    size: ModelSize, compute_bytes: int, width: int, longest: int, share: float, device_bytes: int | None
+) -> Need:
+    """Engines that take a share of the device at their start and fill it with cache, such as vllm.
+
+    Args:
+        width: devices that one engine spans.
+        longest: tokens of the longest sequence, which must fit.
+        share: of the device's memory.
+    """
+    if size.parameters is None:
+        return Need(remarks=(size.source,))
+    weights = size.parameters * compute_bytes // width
+    if size.shape is None:
+        return Need(weights, 0, 0, None, None, None, remarks=(size.source,))
+    per_token = max(1, cache_bytes(size.shape, compute_bytes) // width)
+    if device_bytes is None:
+        sequence = longest * per_token
+        remark = f"takes {share:.0%} of the device; shown is the cache of one sequence of {longest} tokens"
+        return Need(weights, 0, 0, None, sequence, None, remarks=(remark,))
+    taken = int(device_bytes * share)
+    cache = taken - weights
+    fitting = max(0, cache) // per_token
+    remark = f"takes {share:.0%} of the device, so that at most {fitting} tokens fit into its cache"
+    if fitting < longest:
+        # What it would need to begin at all is what makes it fail.
+        return Need(weights, 0, 0, 0, longest * per_token, weights + longest * per_token, remarks=(remark,))
+    return Need(weights, 0, 0, 0, cache, taken, remarks=(remark,))
+
+
+def _columns(load: Load) -> tuple[int, int]:
+    """Columns of the last block of memory, and those of the one before it, which are there while it is copied."""
+    before, columns = 0, load.prompt + 1 + max(SPARE_COLUMNS, load.prompt)
+    while columns < load.longest:
+        before, columns = columns, columns + 1 + max(SPARE_COLUMNS, columns)
+    return columns, before
+
+
+def _prefill(shape: ModelShape, compute_bytes: int, load: Load) -> int:
+    """Keys and values of the prompts that are read, once by layer and once stacked, and one layer's own."""
+    tokens = min(load.prefill_tokens, load.rows * load.prompt)
+    return tokens * (2 * cache_bytes(shape, compute_bytes) + layer_bytes(shape, compute_bytes))
