@@ -100,7 +100,8 @@ def _settings(resolved: Resolved) -> dict[str, Any]:
         is_trainer = not resolved.backend.name.endswith("_infer")
         name = resolved.qualified_name
         return settings | {"strategy_class": target, "strategy_name": name, "has_optimizer": is_trainer}
-    return settings | {"make": _engine_maker(resolved, target, platform)}
+    abilities = lambda self: platform().abilities()  # noqa: E731
+    return settings | {"make": _engine_maker(resolved, target, platform), "abilities": abilities}
 
 
 def _platform_for(resolved: Resolved) -> tuple[type[Any], str]:

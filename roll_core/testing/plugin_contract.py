@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from dataclasses import replace
 from functools import cache
 from importlib import metadata
 from typing import ClassVar
@@ -15,7 +16,7 @@ from typing import ClassVar
 import pytest
 
 from roll_core import PLUGIN_API, Availability
-from roll_core.backend import HOOK_OF_KIND, NOUN_OF_KIND
+from roll_core.backend import HOOK_OF_KIND, NOUN_OF_KIND, always_available
 from roll_core.errors import PluginError
 from roll_core.plugins import CORE_NAME, GROUP, PluginRecord, Registry, load_plugins, same_name
 from roll_core.resolve import Resolved, resolve_backend
@@ -98,8 +99,9 @@ class PluginContract(Contract):
     def test_its_hooks_answer_alike_each_time(self, module: str) -> None:
         plugin = importlib.import_module(module)
         for hook in HOOK_OF_KIND.values():
-            answer = getattr(plugin, hook, list)
-            assert answer() == answer(), f"{hook} gives another answer when asked again"
+            ask = getattr(plugin, hook, list)
+            first, again = ([replace(backend, probe=always_available) for backend in ask()] for _ in range(2))
+            assert first == again, f"{hook} gives another answer when asked again"
 
     def test_it_says_that_it_needs_roll_core(self, record: PluginRecord) -> None:
         if record.name == CORE_NAME:
@@ -116,6 +118,20 @@ class PluginContract(Contract):
             extra = one.backend.extra
             assert not extra or extra in known, (
                 f"'{one.backend.name}' names the extra '{extra}'; {record.dist} has: {listed(known)}"
+            )
+
+    def test_strategies_can_be_checked_without_torch(self, record: PluginRecord) -> None:
+        for resolved in offers_of(record.name):
+            if resolved.kind not in ("train", "infer"):
+                continue
+            module, _, name = resolved.backend.target.partition(":")
+            new = in_fresh_interpreter(
+                f"import sys\nfrom {module} import {name} as S\nS.Config()\nresult = sorted(sys.modules)"
+            )
+            heavy = sorted(tops(new) & HEAVY - {"pydantic"})
+            assert not heavy, (
+                f"importing {module} imports {listed(heavy)}; `roll check` asks {name}.Config and problems(), "
+                "so what is heavy is imported inside the methods that run"
             )
 
     def test_a_backend_is_described(self, resolved: Resolved) -> None:

@@ -1,0 +1,1 @@
+"""A pretend device, and one of each other kind, for roll-core."""
