@@ -18,13 +18,16 @@ from roll_core.errors import ConfigError, PluginError, Problem
 if TYPE_CHECKING:
     from tests.conftest import PluginSite
 
-GOOD = """
+GOOD = '''
     PREAMBLE
     @hookimpl
     def roll_platforms():
         probe = lambda: Availability(False, "no device file /dev/demo")
         return [Backend("demo", "MODULE:DemoPlatform", "a pretend device", probe=probe)]
-"""
+
+    class DemoPlatform:
+        """Not imported by the command."""
+'''
 
 
 def roll(*arguments: str, site: PluginSite | None = None, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -24,17 +24,20 @@ def show(
     verbose: bool = typer.Option(False, "--verbose", "-v", help="Also show targets, probes and tracebacks."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """List plugins; exits 1 when one of them failed to load."""
+    """List plugins; exits 1 when one of them failed to load, or brings something whose class is not there."""
+    from roll_core.doctor.installed import missing_targets
+
     registry = load_plugins()
+    missing = {record.dist: missing_targets(record) for record in registry.records if record.state == "loaded"}
     if as_json:
-        print(json.dumps([_as_data(record, verbose) for record in registry.records], indent=2))
+        print(json.dumps([_as_data(record, missing, verbose) for record in registry.records], indent=2))
     else:
-        print("\n".join(_report(registry, verbose)))
-    if any(record.state == "failed" for record in registry.records):
+        print("\n".join(_report(registry, missing, verbose)))
+    if any(missing.values()) or any(record.state == "failed" for record in registry.records):
         raise typer.Exit(1)
 
 
-def _report(registry: Registry, verbose: bool) -> Iterator[str]:
+def _report(registry: Registry, missing: Mapping[str, Sequence[str]], verbose: bool) -> Iterator[str]:
     rows = [(one.name, one.dist, one.version, one.state, _brings(one)) for one in registry.records]
     widths = [max(len(row[column]) for row in [HEADINGS, *rows]) for column in range(len(HEADINGS))]
     yield _line(HEADINGS, widths)
@@ -42,6 +45,7 @@ def _report(registry: Registry, verbose: bool) -> Iterator[str]:
         yield _line(row, widths)
         if record.problem:
             yield f"  {record.problem}"
+        yield from (f"  {problem}" for problem in missing.get(record.dist, ()))
         if verbose:
             yield from _details(record)
 
@@ -75,7 +79,7 @@ def _offers(record: PluginRecord) -> Iterator[Resolved]:
             yield Resolved(kind, record, backend)
 
 
-def _as_data(record: PluginRecord, verbose: bool) -> dict[str, Any]:
+def _as_data(record: PluginRecord, missing: Mapping[str, Sequence[str]], verbose: bool) -> dict[str, Any]:
     backends = []
     for resolved in _offers(record):
         backend = resolved.backend
@@ -97,6 +101,7 @@ def _as_data(record: PluginRecord, verbose: bool) -> dict[str, Any]:
         "version": record.version,
         "state": record.state,
         "problem": record.problem,
+        "missing": list(missing.get(record.dist, ())),
         "backends": backends,
     }
     return data | {"traceback": record.traceback} if verbose else data
