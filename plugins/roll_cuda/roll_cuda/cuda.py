@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from roll_core.platforms import Ability, EngineDefaults, Platform
+from roll_cuda import env
 
 if TYPE_CHECKING:
-    from roll_core.migration import Migration
-
-EVERY_WORKER = {
-    # Several workers share the host's cores; a pool of threads in each makes every one of them slower.
-    "OMP_NUM_THREADS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    # vLLM sets this in its own workers, and the ranks of a group that spans trainer and engine must agree on it.
-    "NCCL_CUMEM_ENABLE": "0",
-}
-
-# Less fragmentation under micro-batches of varying lengths.
-TRAINING = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
-
-# An engine that sleeps manages its own memory pool, which excludes expandable segments.
-GENERATION = {"PYTORCH_CUDA_ALLOC_CONF": ""}
-
-GENERATING_ROLES = frozenset({"actor_infer"})
+    from roll_core.errors import Problem
+    from roll_core.findings import Finding, KnownError
 
 
 class CudaPlatform(Platform):
@@ -41,20 +27,41 @@ class CudaPlatform(Platform):
         """Every GPU that torch still supports computes in both half precisions, older ones slowly in bfloat16."""
         return frozenset({Ability.BF16, Ability.FP16, Ability.DEVICE_IPC, Ability.SLEEP})
 
-    def migration(self) -> Migration:
-        """How configs of other platforms become configs of this one."""
-        from roll_cuda.migration import MIGRATION
+    def problems(self, config: Any) -> list[Problem]:
+        """What in a config no GPU can do as written."""
+        from roll_cuda.problems import config_problems
 
-        return MIGRATION
+        return list(config_problems(config, [self.visible_devices_env], env.CUDA_ALLOCATOR))
+
+    def findings(self) -> list[Finding]:
+        """What of this machine's software and settings is right or wrong; imports nothing of it."""
+        from roll_cuda.checks import cuda_findings
+        from roll_cuda.machine import this_machine
+
+        return cuda_findings(this_machine())
+
+    def known_errors(self) -> list[KnownError]:
+        """Errors of CUDA, NCCL and what is built on them that users have met."""
+        from roll_cuda import known_errors
+
+        return [*known_errors.CUDA, *known_errors.COMMON]
 
     def worker_env(self, role: str) -> dict[str, str]:
         """Training and scoring roles differ from those that hold an engine."""
-        return EVERY_WORKER | (GENERATION if role in GENERATING_ROLES else TRAINING)
+        return env.role_environment(role, env.CUDA, env.CUDA_ALLOCATOR)
 
     def engine_defaults(self, engine: str) -> EngineDefaults:
         """An engine has these wherever it runs: as a role of its own, or as a judge inside a reward."""
-        return EngineDefaults(env=dict(GENERATION))
+        return EngineDefaults(env=env.engine_environment(engine, env.CUDA_ALLOCATOR, env.CUDA_VLLM))
 
     def device_uid(self, index: int = 0) -> str:
-        """The device's UUID: unlike ids it does not depend on which devices a process may see."""
+        """The UUID of a device or of a part of one (MIG): unlike ids, it is the same in every process that sees it."""
         return str(self.torch.get_device_properties(index).uuid)
+
+    def empty_cache(self) -> None:
+        """Give cached device memory back, cuBLAS's workspaces included: torch keeps those per thread and stream."""
+        import torch
+
+        if self.torch.is_initialized():
+            torch._C._cuda_clearCublasWorkspaces()
+        self.torch.empty_cache()

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from roll_core.platforms import Ability, EngineDefaults, Platform
+from roll_cuda import env
 
 if TYPE_CHECKING:
-    from roll_core.migration import Migration
-
-EVERY_WORKER = {
-    # Several workers share the host's cores; a pool of threads in each makes every one of them slower.
-    "OMP_NUM_THREADS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-}
-
-# Less fragmentation under micro-batches of varying lengths.
-TRAINING = {"PYTORCH_HIP_ALLOC_CONF": "expandable_segments:True"}
-
-# An engine that sleeps manages its own memory pool, which excludes expandable segments.
-GENERATION = {"PYTORCH_HIP_ALLOC_CONF": ""}
-
-GENERATING_ROLES = frozenset({"actor_infer"})
+    from roll_core.errors import Problem
+    from roll_core.findings import Finding, KnownError
 
 
 class RocmPlatform(Platform):
@@ -41,16 +29,30 @@ class RocmPlatform(Platform):
         """Device memory shared between processes is not claimed: nothing here has shown that it works."""
         return frozenset({Ability.BF16, Ability.FP16, Ability.SLEEP})
 
-    def migration(self) -> Migration:
-        """How configs of other platforms become configs of this one."""
-        from roll_cuda.migration import MIGRATION
+    def problems(self, config: Any) -> list[Problem]:
+        """What in a config no GPU can do as written."""
+        from roll_cuda.problems import config_problems
 
-        return MIGRATION
+        lists = [self.visible_devices_env, *self.visible_devices_aliases]
+        return list(config_problems(config, lists, env.ROCM_ALLOCATOR))
+
+    def findings(self) -> list[Finding]:
+        """What of this machine's software and settings is right or wrong; imports nothing of it."""
+        from roll_cuda.checks import rocm_findings
+        from roll_cuda.machine import this_machine
+
+        return rocm_findings(this_machine())
+
+    def known_errors(self) -> list[KnownError]:
+        """Errors of ROCm, RCCL and what is built on them that users have met."""
+        from roll_cuda import known_errors
+
+        return [*known_errors.ROCM, *known_errors.COMMON]
 
     def worker_env(self, role: str) -> dict[str, str]:
         """Training and scoring roles differ from those that hold an engine."""
-        return EVERY_WORKER | (GENERATION if role in GENERATING_ROLES else TRAINING)
+        return env.role_environment(role, env.HOST, env.ROCM_ALLOCATOR)
 
     def engine_defaults(self, engine: str) -> EngineDefaults:
         """An engine has these wherever it runs: as a role of its own, or as a judge inside a reward."""
-        return EngineDefaults(env=dict(GENERATION))
+        return EngineDefaults(env=env.engine_environment(engine, env.ROCM_ALLOCATOR, env.ROCM_VLLM))

@@ -1,5 +1,7 @@
 """The platforms cuda and rocm: facts, environment and Ray options, on a machine without a GPU."""
 
+from types import SimpleNamespace
+
 import pytest
 from roll_cuda.cuda import CudaPlatform
 from roll_cuda.rocm import RocmPlatform
@@ -70,7 +72,61 @@ def test_equivalent_variables_that_differ_are_an_error() -> None:
 def test_engines_have_no_expandable_segments_and_training_has(platform: Platform, variable: str) -> None:
     assert platform.worker_env("actor_train")[variable] == "expandable_segments:True"
     assert platform.worker_env("actor_infer")[variable] == ""
+    assert platform.worker_env("reward")[variable] == ""
     assert platform.engine_defaults("vllm").env[variable] == ""
+    assert platform.engine_defaults("sglang").env == {variable: ""}
+    # An engine without a memory pool of its own needs nothing.
+    assert platform.engine_defaults("hf_infer").env == {}
+
+
+def test_switches_of_vllm_reach_vllm_only() -> None:
+    assert CudaPlatform().engine_defaults("vllm").env["VLLM_ALLREDUCE_USE_SYMM_MEM"] == "0"
+    assert RocmPlatform().engine_defaults("vllm").env["VLLM_ROCM_USE_AITER"] == "0"
+    for platform in BOTH:
+        assert not any(name.startswith("VLLM") for name in platform.worker_env("actor_train"))
+
+
+def test_only_one_vendors_collectives_are_set() -> None:
+    assert CudaPlatform().worker_env("actor_train")["NCCL_CUMEM_ENABLE"] == "0"
+    assert not any(name.startswith("NCCL") for name in RocmPlatform().worker_env("actor_train"))
+
+
+class Cards:
+    """torch's module of a device with two cards, and what was asked of it."""
+
+    def __init__(self, initialised: bool) -> None:
+        self.initialised = initialised
+        self.emptied = 0
+
+    def is_initialized(self) -> bool:
+        return self.initialised
+
+    def empty_cache(self) -> None:
+        self.emptied += 1
+
+    def get_device_properties(self, index: int) -> SimpleNamespace:
+        return SimpleNamespace(uuid=["GPU-8c1e5c2e", "MIG-7a1b"][index])
+
+
+@pytest.mark.parametrize("initialised", [False, True])
+def test_emptying_the_cache_frees_workspaces_of_a_device_in_use(
+    initialised: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    cards, cleared = Cards(initialised), []
+    monkeypatch.setattr(torch, "get_device_module", lambda kind: cards)
+    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: cleared.append(1), raising=False)
+    CudaPlatform().empty_cache()
+    assert (len(cleared), cards.emptied) == (int(initialised), 1)
+
+
+def test_a_device_is_identified_by_its_uuid_whatever_is_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch, "get_device_module", lambda kind: Cards(True))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7,MIG-7a1b")
+    assert [CudaPlatform().device_uid(index) for index in range(2)] == ["GPU-8c1e5c2e", "MIG-7a1b"]
 
 
 def test_what_was_never_seen_to_work_is_not_claimed() -> None:
