@@ -55,6 +55,8 @@ class Reward(ABC):
     """
 
     memory_limit_bytes: ClassVar[int | None] = None
+    deadline_s: ClassVar[float | None] = None
+    """Of a built-in reward: seconds that one score may take, where the config does not say; None for the pool's own."""
 
     def warm_up(self) -> None:
         """Import and load what scoring needs, so that no sample's deadline pays for it."""

@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from roll_core.objects import ObjectError, resolve_object
+from roll_core.objects import ObjectError, our_name, resolve_object
 from roll_core.rewards.base import Reward, RewardSample, Score
 
-BUILTIN_REWARDS: Mapping[str, str] = {"math_rule": "roll_core.rewards.math_rule:MathRuleReward"}
+BUILTIN_REWARDS: Mapping[str, str] = {
+    "code_sandbox": "roll_core.rewards.code_sandbox:CodeSandboxReward",
+    "math_rule": "roll_core.rewards.math_rule:MathRuleReward",
+}
 
 
 class FunctionReward(Reward):
@@ -46,6 +49,15 @@ def make_reward(spec: str, options: Mapping[str, Any] | None = None) -> Reward:
             "  it must be a subclass of roll_core.rewards.Reward, or a function that takes a sample and returns a score"
         )
     return FunctionReward(partial(found, **keywords) if keywords else found)
+
+
+def builtin_deadline_s(spec: str) -> float | None:
+    """Seconds that a built-in reward asks for one score; None where it has no wish, or the reward is no built-in."""
+    name = our_name(spec)
+    if name not in BUILTIN_REWARDS:
+        return None
+    reward: type[Reward] = resolve_object(name, BUILTIN_REWARDS, "reward")
+    return reward.deadline_s
 
 
 def _describe(found: object) -> str:

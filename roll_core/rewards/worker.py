@@ -6,7 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from roll_core.rewards.base import RewardSample, Score
+from roll_core.rewards.builtin import builtin_deadline_s
 from roll_core.rewards.pool import RewardPool
+
+DEADLINE_S = 5.0
+"""Seconds for one sample where nobody says."""
 
 
 class RewardWorker:
@@ -16,7 +20,7 @@ class RewardWorker:
         spec: name, dotted path or (absolute) file path of the reward.
         config: keyword arguments for the reward.
         num_processes: child processes that score.
-        deadline_s: wall-clock seconds for one sample.
+        deadline_s: wall-clock seconds for one sample; by default what a built-in reward asks for, or 5.
         memory_limit_bytes: address space of each child; the reward's own limit where None.
     """
 
@@ -25,9 +29,11 @@ class RewardWorker:
         spec: str,
         config: Mapping[str, Any] | None = None,
         num_processes: int = 1,
-        deadline_s: float = 5.0,
+        deadline_s: float | None = None,
         memory_limit_bytes: int | None = None,
     ) -> None:
+        if deadline_s is None:
+            deadline_s = builtin_deadline_s(spec) or DEADLINE_S
         self._pool = RewardPool(spec, num_processes, deadline_s, options=config, memory_limit_bytes=memory_limit_bytes)
 
     def self_test(self) -> list[str]:

@@ -50,10 +50,10 @@ def test_what_is_no_reward_is_refused() -> None:
 
 def test_rewards_known_from_elsewhere_are_not_taken_for_mistakes() -> None:
     with pytest.raises(ObjectError) as caught:
-        make_reward("roll.pipeline.rlvr.rewards.code_sandbox_reward_worker.CodeSandboxRewardWorker")
+        make_reward("roll.pipeline.rlvr.rewards.llm_judge_reward_worker.LLMJudgeRewardWorker")
     assert str(caught.value) == (
-        "reward 'roll.pipeline.rlvr.rewards.code_sandbox_reward_worker.CodeSandboxRewardWorker' (code_sandbox)"
+        "reward 'roll.pipeline.rlvr.rewards.llm_judge_reward_worker.LLMJudgeRewardWorker' (llm_judge)"
         " is not in this version\n"
-        "  built in: math_rule\n"
+        "  built in: code_sandbox, math_rule\n"
         "  or name your own: package.module:name, ./file.py:name"
     )
