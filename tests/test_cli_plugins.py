@@ -91,6 +91,7 @@ def test_json_holds_the_same(site: PluginSite) -> None:
         "version": "1.0",
         "state": "failed",
         "problem": "OSError: libhal.so: cannot open",
+        "missing": [],
         "backends": [],
     }
     assert records["roll_demo"]["backends"] == [
