@@ -10,6 +10,7 @@ from roll_cuda import env
 if TYPE_CHECKING:
     from roll_core.errors import Problem
     from roll_core.findings import Finding, KnownError
+    from roll_core.migration import Migration
 
 
 class CudaPlatform(Platform):
@@ -45,6 +46,12 @@ class CudaPlatform(Platform):
         from roll_cuda import known_errors
 
         return [*known_errors.CUDA, *known_errors.COMMON]
+
+    def migration(self) -> Migration:
+        """How configs of other platforms become configs of this one."""
+        from roll_cuda.migration import MIGRATION
+
+        return MIGRATION
 
     def worker_env(self, role: str) -> dict[str, str]:
         """Training and scoring roles differ from those that hold an engine."""
