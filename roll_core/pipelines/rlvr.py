@@ -104,9 +104,10 @@ class RlvrPipeline:
         for, and a resumed run samples from the same weights as one that was never stopped.
         """
         with self.timers("time/step_model_update"):
-            self.parts.turns.begin_update()
             is_due = version % self.config.model_update_frequency == 0 or self.parts.weights.version < 0
-            if is_due or self.is_validation_due(version) or self.config.is_save_due(version):
+            is_due = is_due or self.is_validation_due(version) or self.config.is_save_due(version)
+            if is_due and self.parts.weights.version != version:
+                self.parts.turns.begin_update()
                 self.parts.weights.send(version)
             self.parts.turns.begin_generation()
 

@@ -13,6 +13,8 @@ from roll_core.platforms import Ability, Platform
 class DeviceTurns:
     """Moves models off devices that another role needs next. Does nothing where no device is shared.
 
+    At first all have loaded what they need and none has been moved.
+
     A device that is only a process has no memory of its own to make room in, so nothing is moved there either.
     """
 
@@ -34,19 +36,33 @@ class DeviceTurns:
         if Ability.SLEEP not in platform.abilities():
             self.sharing = []
         self.engines, self.waiter = engines, waiter
+        self._engines_are_awake = self._trainers_are_loaded = True
 
     def begin_update(self) -> None:
         """Engines make room for new weights while the trainer still holds them."""
-        if self.sharing:
-            self.waiter.wait(self.engines.submit("wake"))
+        self._wake_engines()
+        self._load_trainers()
 
     def begin_generation(self) -> None:
         """Trainers leave the devices to the engines."""
-        if self.sharing:
+        if self.sharing and self._trainers_are_loaded:
             self.waiter.wait([call for group in self.sharing for call in group.submit("offload")])
+            self._trainers_are_loaded = False
+        self._wake_engines()
 
     def begin_training(self) -> None:
         """Engines leave the devices to the trainers."""
-        if self.sharing:
+        if self.sharing and self._engines_are_awake:
             self.waiter.wait(self.engines.submit("sleep"))
+            self._engines_are_awake = False
+        self._load_trainers()
+
+    def _wake_engines(self) -> None:
+        if self.sharing and not self._engines_are_awake:
+            self.waiter.wait(self.engines.submit("wake"))
+            self._engines_are_awake = True
+
+    def _load_trainers(self) -> None:
+        if self.sharing and not self._trainers_are_loaded:
             self.waiter.wait([call for group in self.sharing for call in group.submit("reload")])
+            self._trainers_are_loaded = True

@@ -1,5 +1,6 @@
 """Who makes room on shared devices, and in which order; workers are replaced by a list of what they were asked."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -29,7 +30,10 @@ class Nothing:
         assert calls == []
 
 
-def asked_of(platform: CpuPlatform, engine_devices: list[int]) -> list[str]:
+STEP = ("begin_update", "begin_generation", "begin_training")
+
+
+def asked_of(platform: CpuPlatform, engine_devices: list[int], phases: Sequence[str] = STEP) -> list[str]:
     config = RLVRConfig.model_validate(
         {
             "adv_estimator": "grpo",
@@ -43,19 +47,31 @@ def asked_of(platform: CpuPlatform, engine_devices: list[int]) -> list[str]:
     engines: Any = Group("actor_infer", asked)
     waiter: Any = Nothing()
     turns = DeviceTurns(config, platform, trainers, engines, waiter)
-    turns.begin_update()
-    turns.begin_generation()
-    turns.begin_training()
+    for phase in phases:
+        getattr(turns, phase)()
     return asked
 
 
 def test_only_roles_on_the_engines_devices_take_turns() -> None:
-    assert asked_of(Sleeper(), [1, 2]) == [
+    assert asked_of(Sleeper(), [1, 2], STEP * 2) == [
+        "actor_train offload",
+        "actor_infer sleep",
+        "actor_train reload",
         "actor_infer wake",
         "actor_train offload",
         "actor_infer sleep",
         "actor_train reload",
     ]
+
+
+def test_nobody_is_moved_who_is_there_already() -> None:
+    twice = ["begin_update", "begin_generation", "begin_generation", "begin_training", "begin_training"]
+    assert asked_of(Sleeper(), [1, 2], twice) == ["actor_train offload", "actor_infer sleep", "actor_train reload"]
+
+
+def test_trainers_leave_before_engines_come_where_no_weights_are_sent() -> None:
+    phases = ["begin_generation", "begin_training", "begin_generation"]
+    assert asked_of(Sleeper(), [1, 2], phases)[-2:] == ["actor_train offload", "actor_infer wake"]
 
 
 @pytest.mark.parametrize(("platform", "devices"), [(Sleeper(), [2, 3]), (CpuPlatform(), [0, 1])])
