@@ -43,7 +43,7 @@ _PIPELINE = (
     Unavailable("router_args", lambda args: args is not None and args.router_name is not None, "there is one router"),
     Unavailable(
         "transfer_backend",
-        lambda backend: backend.backend_name not in (None, "ray"),
+        lambda backend: backend.backend_name is not None,
         "a transport of your choice is not part of this version",
         "leave the key out: batches then travel with Ray's calls",
     ),

@@ -1,11 +1,24 @@
-"""What roll_transferqueue offers to roll-core: nothing yet. Its transport comes in a later version."""
+"""What roll_transferqueue offers to roll-core: TransferQueue as a transport."""
 
-from roll_core import Backend, hookimpl
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+
+from roll_core import Availability, Backend, hookimpl
 
 ROLL_PLUGIN_API = 1
 
 
+def probe() -> Availability:
+    """Whether the package TransferQueue is there; it is not imported."""
+    if importlib.util.find_spec("transfer_queue") is None:
+        return Availability(False, "the package TransferQueue is not installed")
+    return Availability(True, f"TransferQueue {importlib.metadata.version('TransferQueue')}")
+
+
 @hookimpl
 def roll_transports() -> list[Backend]:
-    """No transport: a config that asks for TransferQueue stops with a message, rather than running without it."""
-    return []
+    """Rows in TransferQueue's storage units."""
+    target = "roll_transferqueue.transport:TransferQueueTransport"
+    return [Backend("TransferQueue", target, "rows in storage units, each a process", probe=probe)]
