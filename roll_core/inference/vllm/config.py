@@ -130,4 +130,4 @@ def _model_problems(role: WorkerConfig, platform: Platform) -> Iterator[Problem]
     for key in ("adapter_name_or_path", "lora_target"):
         if getattr(arguments, key):
             rule = "vllm serves whole models here, not adapters"
-            yield Problem(f"model_args.{key}", rule, getattr(arguments, key), "leave the key out")
+            yield Problem(f"model_args.{key}", rule, getattr(arguments, key), "leave the key out", is_not_built=True)

@@ -23,6 +23,7 @@ from roll_core.weights import WeightReceiver
 
 log = logging.getLogger(__name__)
 
+ENDING_S = 10.0
 FINISH_REASONS = get_args(FinishReason)
 ABORT_AGAIN_S = 0.05
 """A request may be on its way into the engine when it is aborted, and the engine does not know it yet."""
@@ -45,14 +46,15 @@ class AsyncEngine:
     Args:
         arguments: vLLM's engine arguments.
         eos_ids: tokens that end every completion.
+        name: of this process, whose log has what vLLM prints.
         timeout_s: how long a call to its workers may take.
 
     Raises:
         EngineFailed: it cannot be started; the engine's own error, whose details are in this process's output.
     """
 
-    def __init__(self, arguments: Mapping[str, Any], eos_ids: tuple[int, ...], timeout_s: float) -> None:
-        self.eos_ids, self.timeout_s = eos_ids, timeout_s
+    def __init__(self, arguments: Mapping[str, Any], eos_ids: tuple[int, ...], name: str, timeout_s: float) -> None:
+        self.eos_ids, self.name, self.timeout_s = eos_ids, name, timeout_s
         self.weight_version = -1
         self._changed = threading.Condition()
         # Guarded by _changed.
@@ -68,8 +70,14 @@ class AsyncEngine:
             self._engine = self._run(_start(arguments))
         except Exception as error:
             self._end_loop()
-            raise EngineFailed(f"vLLM's engine did not start: {type(error).__name__}: {error}") from error
+            raise EngineFailed(
+                f"vLLM's engine did not start\n  cause: {type(error).__name__}: {error}{self._where}"
+            ) from error
         self.processes = [child for child in multiprocessing.active_children() if child not in before]
+
+    @property
+    def _where(self) -> str:
+        return f"\n  vLLM's own report: in the log of {self.name}"
 
     @property
     def max_length(self) -> int:
@@ -216,17 +224,18 @@ class AsyncEngine:
         """A request that failed by itself ends its call; a dead engine ends all of them."""
         with self._changed:
             self._open.pop(one.request.request_id, None)
-            if getattr(self._engine, "errored", False) and self._failure is None:
-                self._failure = f"the engine died and must be started again\n  cause: {self._cause(error)}"
+            if self._failure is None and self._engine.errored:
+                self._failure = f"the engine died and must be started again\n  cause: {self._cause(error)}{self._where}"
         text = self._failure or f"request '{one.request.request_id}' failed: {type(error).__name__}: {error}"
         failed = EngineFailed(text)
         failed.__cause__ = error
         one.call.replies.put(failed)
 
     def _cause(self, error: BaseException) -> str:
-        for process in self.processes:
-            # vLLM notices through a closed pipe, a moment before the process can be waited for.
-            process.join(timeout=2)
+        if self._engine.errored:
+            # Heard of through a closed pipe, some time before the process has ended: it waits for its own workers.
+            for process in self.processes:
+                process.join(ENDING_S)
         ended = [
             f"process {process.pid} ({process.name}) ended with code {process.exitcode}"
             for process in self.processes
@@ -269,7 +278,7 @@ class AsyncEngine:
         except TimeoutError as error:
             raise EngineFailed(f"no answer from vLLM's workers within {self.timeout_s:g} s") from error
         except Exception as error:
-            raise EngineFailed(f"vLLM's workers failed: {self._cause(error)}") from error
+            raise EngineFailed(f"vLLM's workers failed\n  cause: {self._cause(error)}{self._where}") from error
 
     def _end_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -71,7 +71,9 @@ class VllmStrategy(InferStrategy):
         arguments = engine_arguments(self.role, self.platform, self.context.seed)
         log.info("%s: vLLM's arguments: %s", self.context.role, arguments)
         self.facts = ModelFacts(arguments["model"], self.role.model_args.model_config_kwargs)
-        self.engine = AsyncEngine(arguments, self.facts.eos_ids, self.context.timeout_s)
+        self.engine = AsyncEngine(
+            arguments, self.facts.eos_ids, f"{self.context.role}-{self.context.rank}", self.context.timeout_s
+        )
         prepared = self.engine.rpc("roll_prepare")
         self.num_workers = len(prepared)
         self.rules = self.facts.rules(self.engine.max_length, has_plain_sampling_only=not all(prepared))
