@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from roll_core.config.compose import load_config, read_config
-from roll_core.config.kinds import PIPELINES
+from roll_core.config.kinds import model_of
 from roll_core.config.rules import problems_of
 from roll_core.config.schema import AgenticConfig, RLVRConfig
 from roll_core.config.validation import validate
@@ -451,7 +451,7 @@ DISTILL = {
     [("rlvr", RLVR), ("agentic", AGENTIC), ("dpo", DPO), ("sft", SFT), ("distill", DISTILL)],
 )
 def test_every_published_key_is_known(pipeline: str, published: dict[str, Any]) -> None:
-    result = validate(published, PIPELINES[pipeline])
+    result = validate(published, model_of(pipeline))
     assert [str(problem) for problem in result.problems] == []
     assert result.config is not None
 
