@@ -15,6 +15,8 @@ from roll_core.cluster.process import free_port, load_target, prepare
 from roll_core.cluster.spec import WorkerSpec
 
 if TYPE_CHECKING:
+    import torch
+
     from roll_core.data import DataProto
     from roll_core.inference import Completion, GenerationRequest
     from roll_core.rewards import RewardSample, Score
@@ -36,20 +38,20 @@ class _Worker:
         return self.spec.name
 
     def facts(self) -> dict[str, Any]:
-        """Process id, a free port on this node's address, and the node whose memory the device uses, if any."""
+        """Process id, a free port on this node's address, the node, and the devices, each known by one name to all."""
         import ray
 
+        node = str(ray.get_runtime_context().get_node_id())
+        has_memory = self.platform.device_type != "cpu"
         return {
             "pid": os.getpid(),
             "address": ray.util.get_node_ip_address(),
             "port": free_port(),
-            "host_memory_of": self._node_id() if self.platform.device_type == "cpu" else None,
+            "node": node,
+            "devices": [f"{node}/{self.platform.device_uid(index)}" for index in range(self.platform.device_count())]
+            if has_memory
+            else [],
         }
-
-    def _node_id(self) -> str:
-        import ray
-
-        return str(ray.get_runtime_context().get_node_id())
 
     def watch(self) -> None:
         """Never return: whoever waits for this learns at once when the process ends."""
@@ -65,6 +67,7 @@ class TrainWorker(_Worker):
         self.strategy = load_target(self.spec.strategy_target)(self.spec.role, self.platform, context)
         self.strategy.setup(plan)
         self.weight_group: Any = None
+        self.weight_device: torch.device | None = None
         self.weight_memory: SharedMemory | None = None
 
     def train_step(self, batch: DataProto, loss: TokenLoss) -> tuple[dict[str, float], float]:
@@ -90,9 +93,9 @@ class TrainWorker(_Worker):
         manifest = describe(self.strategy.weights(bucket_bytes), version=0)
         return manifest if self.spec.context.rank == 0 else None
 
-    def join_weight_group(self, address: str, port: int, world_size: int) -> None:
+    def join_weight_group(self, address: str, port: int, world_size: int, through_host: bool) -> None:
         """Rank 0 opens the group that the engines join."""
-        self.weight_group = _join(self, address, port, 0, world_size)
+        self.weight_group, self.weight_device = _join(self, address, port, 0, world_size, through_host)
 
     def share_weights(self, slot_bytes: int) -> tuple[Path | None, str]:
         """Rank 0 reserves memory for engines on its node: where it is, or None and the reason."""
@@ -114,7 +117,7 @@ class TrainWorker(_Worker):
         from roll_core.weights.broadcast import BroadcastSender
         from roll_core.weights.shared_memory import SharedMemorySender
 
-        sender: WeightSender = BroadcastSender(self.weight_group)
+        sender: WeightSender = BroadcastSender(self.weight_group, self.weight_device)
         if self.weight_memory is not None:
             sender = SharedMemorySender(self.weight_group, self.weight_memory)
         sender.send(self.strategy.weights(bucket_bytes), manifest)
@@ -148,11 +151,12 @@ class InferWorker(_Worker):
         self.strategy = load_target(self.spec.strategy_target)(self.spec.role, self.platform, self.spec.context)
         self.strategy.start()
         self.weight_group: Any = None
+        self.weight_device: torch.device | None = None
         self.weight_memory: SharedMemory | None = None
 
-    def join_weight_group(self, address: str, port: int, rank: int, world_size: int) -> None:
+    def join_weight_group(self, address: str, port: int, rank: int, world_size: int, through_host: bool) -> None:
         """Join the trainer's group."""
-        self.weight_group = _join(self, address, port, rank, world_size)
+        self.weight_group, self.weight_device = _join(self, address, port, rank, world_size, through_host)
 
     def open_shared_weights(self, path: Path, slot_bytes: int) -> None:
         """Open the memory that the trainer reserved on this node."""
@@ -186,7 +190,8 @@ class InferWorker(_Worker):
         if self.weight_memory is not None:
             receiver = SharedMemoryReceiver(self.weight_group, self.weight_memory, manifest)
         else:
-            receiver = BroadcastReceiver(self.weight_group, manifest, self.platform.device(0))
+            assert self.weight_device is not None
+            receiver = BroadcastReceiver(self.weight_group, manifest, self.weight_device)
         digest: str = self.strategy.update_weights(receiver)
         return digest
 
@@ -206,14 +211,12 @@ class InferWorker(_Worker):
 class RewardActor(_Worker):
     """One worker of a reward domain. It has no state worth keeping, so Ray may start it again."""
 
-    def __init__(self, spec: WorkerSpec, reward: str, options: Mapping[str, Any], timeout_s: float | None) -> None:
+    def __init__(self, spec: WorkerSpec, reward: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+        """`options` are the reward's own, `settings` those of the `RewardWorker` around it."""
         super().__init__(spec)
         from roll_core.rewards.worker import RewardWorker
 
-        if timeout_s is None:
-            self.worker = RewardWorker(reward, options)
-        else:
-            self.worker = RewardWorker(reward, options, deadline_s=timeout_s)
+        self.worker = RewardWorker(reward, options, **settings)
 
     def self_test(self) -> list[str]:
         """Sentences about an install in which verdicts would be wrong."""
@@ -228,14 +231,21 @@ class RewardActor(_Worker):
         self.worker.close()
 
 
-def _join(worker: _Worker, address: str, port: int, rank: int, world_size: int) -> Any:
+def _join(
+    worker: _Worker, address: str, port: int, rank: int, world_size: int, through_host: bool
+) -> tuple[Any, torch.device]:
+    """The group, and the device that what is sent lies on."""
+    import torch
+
     from roll_core.weights.group import join_group
 
-    return join_group(
+    platform = worker.platform
+    group = join_group(
         address=address,
         port=port,
         rank=rank,
         world_size=world_size,
-        backend=worker.platform.collective_backend,
+        backend="gloo" if through_host else platform.collective_backend,
         timeout_s=worker.spec.context.timeout_s,
     )
+    return group, torch.device("cpu") if through_host else platform.device(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from roll_core.cluster.calls import Waiter
@@ -24,17 +25,22 @@ class WeightUpdate:
         self._manifest: WeightManifest | None = None
 
     def connect(self) -> None:
-        """Form the group of rank 0 and all engines, and ask the trainer what it will send."""
+        """Form the group of rank 0 and all engines, and ask the trainer what it will send.
+
+        Weights travel between devices where each process has its own, else by way of the host's memory.
+        """
         facts = self.waiter.wait([self.trainer.submit_to(0, "facts"), *self.engines.submit("facts")])
-        nodes = {fact["host_memory_of"] for fact in facts}
-        is_shared = len(nodes) == 1 and None not in nodes
+        # A group's ranks are devices: a device that trainer and engine share cannot be two of them.
+        through_host = shares_devices([fact["devices"] for fact in facts])
+        is_one_node = len({fact["node"] for fact in facts}) == 1
+        is_shared = is_one_node and (through_host or not any(fact["devices"] for fact in facts))
         if is_shared:
             self.bucket_bytes = min(self.bucket_bytes, BUCKET_BYTES)
         size = 1 + len(self.engines)
         address, port = facts[0]["address"], facts[0]["port"]
-        joins = [self.trainer.submit_to(0, "join_weight_group", address, port, size)]
+        joins = [self.trainer.submit_to(0, "join_weight_group", address, port, size, through_host)]
         joins += [
-            self.engines.submit_to(rank, "join_weight_group", address, port, 1 + rank, size)
+            self.engines.submit_to(rank, "join_weight_group", address, port, 1 + rank, size, through_host)
             for rank in range(len(self.engines))
         ]
         describe = self.trainer.submit("describe_weights", self.bucket_bytes)
@@ -75,3 +81,9 @@ class WeightUpdate:
                 )
         self.version = version
         return True
+
+
+def shares_devices(devices_of_workers: Sequence[Sequence[str]]) -> bool:
+    """Whether a device belongs to two workers. Devices that are only processes have no names and are not shared."""
+    names = [name for names in devices_of_workers for name in names]
+    return len(set(names)) < len(names)

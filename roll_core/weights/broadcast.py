@@ -13,10 +13,13 @@ from roll_core.weights.packing import Bucket, as_announced, largest_bucket, pack
 
 
 class BroadcastSender(WeightSender):
-    """Sends from rank 0 of the training role; the other ranks only take part in gathering the tensors."""
+    """Sends from rank 0 of the training role; the other ranks only take part in gathering the tensors.
 
-    def __init__(self, group: Any | None) -> None:
-        self.group = group
+    What is sent lies on `device`, by default where the tensors are.
+    """
+
+    def __init__(self, group: Any | None, device: torch.device | None = None) -> None:
+        self.group, self.device = group, device
 
     def send(self, buckets: Iterator[Bucket], manifest: WeightManifest) -> None:
         """Send every bucket.
@@ -26,7 +29,7 @@ class BroadcastSender(WeightSender):
         """
         for bucket, entries in zip(as_announced(buckets, manifest), (*manifest.buckets, ())):
             if self.group is not None:
-                flat = torch.empty(packed_bytes(entries), dtype=torch.uint8, device=bucket[0][1].device)
+                flat = torch.empty(packed_bytes(entries), dtype=torch.uint8, device=self.device or bucket[0][1].device)
                 pack(bucket, flat)
                 broadcast(self.group, flat)
 

@@ -98,11 +98,14 @@ class Ends(Group):
 
     wrong = -1
 
+    device_names: list[str] = []
+
     def facts(self, rank: int) -> dict[str, Any]:
-        return {"address": "here", "port": 1}
+        devices = self.device_names[rank : rank + 1]
+        return {"address": "here", "port": 1, "node": f"{self.role} {rank}", "devices": devices}
 
     def join_weight_group(self, rank: int, *arguments: Any) -> None:
-        return None
+        self.joined = arguments
 
     def describe_weights(self, rank: int, bucket_bytes: int) -> WeightManifest | None:
         return WeightManifest(0, ((("w", "float32", (2, 2)),),)) if rank == 0 else None
@@ -120,6 +123,18 @@ def test_weights_are_sent_once_per_version() -> None:
     assert [update.send(0), update.send(0), update.send(1)] == [True, False, True]
     assert [method for _rank, method, _first in engines.asked].count("update_weights") == 4
     assert [method for _rank, method, _first in trainer.asked].count("send_weights") == 4
+
+
+@pytest.mark.parametrize(
+    ("engine_devices", "through_host"), [(["node/2", "node/3"], False), (["node/0", "node/1"], True)]
+)
+def test_weights_go_by_way_of_the_host_where_a_device_would_be_two_ranks(
+    engine_devices: list[str], through_host: bool
+) -> None:
+    trainer, engines = Ends("actor_train", 2), Ends("actor_infer", 2)
+    trainer.device_names, engines.device_names = ["node/0", "node/1"], engine_devices
+    WeightUpdate(trainer, engines, Waiter(), 64).send(0)  # type: ignore[arg-type]
+    assert trainer.joined[-1] is engines.joined[-1] is through_host
 
 
 def test_an_engine_that_confirms_other_weights_is_named() -> None:
