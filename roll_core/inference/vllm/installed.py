@@ -40,13 +40,15 @@ def supported_range() -> str:
     return f">={OLDEST[0]}.{OLDEST[1]},<{NEWEST[0]}.{NEWEST[1] + 1}"
 
 
-@cache
 def argument_names() -> frozenset[str]:
     """Names of the installed engine's own arguments, read from its source; empty where it is not installed."""
     place = folder()
-    if place is None:
-        return frozenset()
-    tree = ast.parse((place / "engine" / "arg_utils.py").read_text(encoding="utf-8"))
+    return frozenset() if place is None else _fields_in(place / "engine" / "arg_utils.py")
+
+
+@cache
+def _fields_in(file: Path) -> frozenset[str]:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name.endswith("EngineArgs")]
     fields = [field for node in classes for field in node.body if isinstance(field, ast.AnnAssign)]
     return frozenset(field.target.id for field in fields if isinstance(field.target, ast.Name))
