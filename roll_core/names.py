@@ -48,7 +48,6 @@ NO_GRAPH_KEY = "disable_cuda_graph"
 """An option by which an engine, on every platform, runs eagerly."""
 
 SAME_VARIABLES: tuple[Mapping[str, str], ...] = (
-    {"npu": "ASCEND_RT_VISIBLE_DEVICES", "cuda": "CUDA_VISIBLE_DEVICES", "rocm": "HIP_VISIBLE_DEVICES"},
     {"npu": "ASCEND_LAUNCH_BLOCKING", "cuda": "CUDA_LAUNCH_BLOCKING"},
     {"npu": "HCCL_SOCKET_IFNAME", "cuda": "NCCL_SOCKET_IFNAME", "rocm": "NCCL_SOCKET_IFNAME"},
 )

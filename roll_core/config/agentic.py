@@ -41,6 +41,7 @@ class CustomEnv(Section):
     """One kind of environment, named by its tag. `env_config` goes to the environment's constructor."""
 
     without_effect: ClassVar[dict[str, str]] = {
+        "user_prompt_format": "what an environment shows is its agent_template's",
         "agent_runner_cls": "environments are stepped by their env_manager_cls",
     }
 
@@ -80,6 +81,23 @@ class EnvManagerConfig(WorkerConfig):
     group_filter_cls: str | None = None
 
 
+_VARIABLES = (
+    "action_pattern",
+    "agent_config_common",
+    "agent_system_template",
+    "agent_template",
+    "all_response_pattern",
+    "default_history_length",
+    "env_manager_cls",
+    "frozen_format_penalty",
+    "max_actions_per_traj",
+    "max_tokens_per_step",
+    "sokoban_format_penalty",
+    "think_action_pattern",
+)
+"""Names that published configs and the files they include give to values of their environments."""
+
+
 def _named_env(given: Any) -> Any:
     return {} if given is None else given
 
@@ -94,6 +112,7 @@ class AgenticConfig(PPOConfig):
         "custom_env": "environments are named under custom_envs",
         "enable_response_mask": "only response tokens are trained",
         "use_turn_scores": "adv_estimator says how turns are credited",
+        **dict.fromkeys(_VARIABLES, "a variable that nothing refers to; environments are described in custom_envs"),
         "action_sep": "each environment has its own action_pattern",
     }
 

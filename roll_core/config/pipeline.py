@@ -269,6 +269,8 @@ class PPOConfig(BaseConfig):
         "reward_scale": "rewards are scaled by norm_mean_type and norm_std_type",
         "add_len_reward": "no reward for length is added",
         "l2": "there is no such penalty",
+        "pg_variant": "the loss is chosen by actor_train.pg_variant",
+        **dict.fromkeys(("lora_rank", "lora_alpha", "lora_target", "lora_dropout"), "adapters are model_args' matter"),
     }
 
     pretrain: Folder | None = None
@@ -325,13 +327,22 @@ class PPOConfig(BaseConfig):
 
     @property
     def needs_critic(self) -> bool:
-        """Whether values are learnt."""
-        return self.adv_estimator == "gae"
+        """Whether values are learnt; a student's advantages are its distance from the teacher."""
+        return self.adv_estimator == "gae" and self.student_train is None
 
     @property
     def needs_reference(self) -> bool:
         """Whether a reference model is made."""
         return self.use_kl_loss or self.add_token_level_kl or self.enable_reference
+
+    @model_validator(mode="before")
+    @classmethod
+    def _students_are_actors(cls, given: Any) -> Any:
+        # Where a teacher is all the reward, published configs call the actors students.
+        if not isinstance(given, dict):
+            return given
+        pairs = {"actor_train": given.get("student_train"), "actor_infer": given.get("student_infer")}
+        return {name: student for name, student in pairs.items() if student is not None} | given
 
     @model_validator(mode="after")
     def _complete_roles(self) -> Self:

@@ -50,7 +50,8 @@ class ModelArgs(Section):
     freeze_module_prefix: str | None = None
     """Modules that are not trained, as a comma-separated list."""
     ulysses_size: Positive = 1
-    lora_rank: Positive | None = 8
+    lora_rank: NotNegative | None = 8
+    """0 is no adapter."""
     lora_alpha: float | None = None
     """By default twice the rank."""
     lora_dropout: Fraction = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roll_core.config.compose import Reading
@@ -56,7 +56,7 @@ def check_run(
             platform = made
             problems += _platform_problems(config, resolution, made, is_here=planned is None)
     problems += unavailable_problems(config)
-    problems += _tracker_problems(config)
+    problems += _tracker_problems(config, is_here=planned is None)
     if planned is None:
         problems += files_problems(config, quick=quick)
     unique = list({(problem.path, problem.rule): problem for problem in problems}.values())
@@ -150,7 +150,7 @@ def _strategy_problems(path: str, role: WorkerConfig, strategy: Any, platform: P
         where = f"{path}.{problem.path}"
         # A strategy that validates its options by itself says the same again.
         if not (wrong and where.startswith(options)):
-            yield Problem(where, problem.rule, problem.value, problem.hint)
+            yield replace(problem, path=where)
 
 
 def _visible(config: BaseConfig, platform: Platform) -> Iterator[Problem]:
@@ -166,7 +166,7 @@ def _visible(config: BaseConfig, platform: Platform) -> Iterator[Problem]:
             yield Problem(f"{path}.device_mapping", rule, None, hint)
 
 
-def _tracker_problems(config: BaseConfig) -> list[Problem]:
+def _tracker_problems(config: BaseConfig, *, is_here: bool) -> list[Problem]:
     from roll_core.trackers.opening import tracker_problems
 
-    return tracker_problems(config.track_with, config.tracker_kwargs)
+    return tracker_problems(config.track_with, config.tracker_kwargs, is_here=is_here)

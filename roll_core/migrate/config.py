@@ -28,6 +28,8 @@ from roll_core.resolve import resolve_backend
 PRESETS = re.compile(r"(?:.*/)?(deepspeed_\w+)(?:@.*)?")
 """Included files that hold nothing but options of a trainer."""
 
+_OF_EXPERTS = {"moe_grouped_gemm", "moe_token_dispatcher_type", "moe_layer_recompute"}
+
 
 @dataclass(frozen=True)
 class Migrated:
@@ -85,9 +87,7 @@ def _platform_key(draft: Draft, platform: Platform) -> None:
 
 def _has_experts(role: Role) -> bool:
     sizes = (role.options.get("expert_model_parallel_size"), role.options.get("ep_size"))
-    return any(isinstance(size, int) and size > 1 for size in sizes) or any(
-        key.startswith("moe_") for key in role.options
-    )
+    return any(isinstance(size, int) and size > 1 for size in sizes) or bool(_OF_EXPERTS & set(role.options))
 
 
 def _presets(draft: Draft) -> None:

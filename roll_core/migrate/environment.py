@@ -14,6 +14,8 @@ def migrate_environment(draft: Draft, migration: Migration, platform: str) -> No
     for path in _sections(draft):
         for name, value in dict(draft.get(*path, default={})).items():
             _variable(draft, (*path, str(name)), value, migration, platform)
+        if draft.get(*path) == {} and any(change.path.startswith(".".join((*path, ""))) for change in draft.changes):
+            draft.remove(path, "nothing is left in it")
 
 
 def _sections(draft: Draft) -> list[tuple[str, ...]]:
@@ -35,7 +37,10 @@ def _variable(draft: Draft, path: tuple[str, ...], value: object, migration: Mig
     readers = names.platforms_of_variable(name)
     if readers and platform not in readers:
         same = names.same_variable(name, platform)
-        if same is None:
+        if name.endswith("_VISIBLE_DEVICES"):
+            draft.remove(path, "a worker sees the devices that device_mapping gives it")
+            draft.note(path, f"was {value}: if a node's devices are to be limited, that is for its shell to say")
+        elif same is None:
             draft.remove(path, f"platform {platform} does not read it")
         elif draft.get(*path[:-1], same) is not None:
             draft.remove(path, f"platform {platform} reads {same}, which is there too")

@@ -39,7 +39,6 @@ _UNKNOWN = "an option of {strategy} that fsdp2 does not have"
 def split_of(role: Role) -> int:
     """Devices that worked on the same rows under the role's strategy."""
     sizes = [role.options.get(key) or 1 for key in _SPLITS] if role.strategy.startswith("megatron") else []
-    sizes.append(role.under("model_args").get("ulysses_size") or 1)
     return math.prod(size for size in sizes if isinstance(size, int) and size > 0)
 
 

@@ -32,12 +32,12 @@ def migrate_training(draft: Draft, role: Role, migration: Migration, registry: R
     split = split_of(role)
     reason = f"'{role.strategy}' does not run on platform {platform}; {instead} does"
     where = role.at("strategy_args", "strategy_config")
-    wanted, before = _options(draft, role), dict(role.options)
+    wanted, before, old = _options(draft, role), dict(role.options), role.strategy
     draft.set(role.at("strategy_args", "strategy_name"), instead, reason)
     if draft.yaml.is_section(where):
         _fill(draft, where, wanted)
         for key in [key for key in before if key not in wanted]:
-            _explain_and_remove(draft, role, (*where, key), before[key])
+            _explain_and_remove(draft, old, (*where, key), before[key])
     else:
         told = {key: value for key, (value, _) in wanted.items()}
         draft.set(where, told, "; ".join(dict.fromkeys(why for _, why in wanted.values())))
@@ -51,8 +51,8 @@ def _fill(draft: Draft, where: tuple[str, ...], wanted: dict[str, tuple[Any, str
         draft.set((*where, key), value, why, first=bool(draft.yaml.keys(where)))
 
 
-def _explain_and_remove(draft: Draft, role: Role, path: tuple[str, ...], value: Any) -> None:
-    reason, left = explain(path[-1], value, role.strategy)
+def _explain_and_remove(draft: Draft, old: str, path: tuple[str, ...], value: Any) -> None:
+    reason, left = explain(path[-1], value, old)
     draft.remove(path, reason)
     if left:
         draft.note(path, left)

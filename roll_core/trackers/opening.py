@@ -26,8 +26,14 @@ BUILTIN_TRACKERS: Mapping[str, str] = {
 }
 
 
-def tracker_problems(track_with: str | Sequence[str] | None, tracker_kwargs: Mapping[str, Any]) -> list[Problem]:
-    """What in these two keys cannot work. Imports none of the tracking libraries, and nothing of the user's."""
+def tracker_problems(
+    track_with: str | Sequence[str] | None, tracker_kwargs: Mapping[str, Any], *, is_here: bool = True
+) -> list[Problem]:
+    """What in these two keys cannot work. Imports none of the tracking libraries, and nothing of the user's.
+
+    Args:
+        is_here: the run is on this machine, so its packages count.
+    """
     names = _names(track_with)
     problems = []
     classes = {}
@@ -38,7 +44,9 @@ def tracker_problems(track_with: str | Sequence[str] | None, tracker_kwargs: Map
             problems.append(Problem("track_with", rule, hint=" ".join(hint.split())))
         elif name in BUILTIN_TRACKERS:
             classes[name] = resolve_object(name, BUILTIN_TRACKERS, "tracker")
-    problems += [problem for name, found in classes.items() if (problem := _missing_package(name, found)) is not None]
+    if is_here:
+        missing = [_missing_package(name, found) for name, found in classes.items()]
+        problems += [problem for problem in missing if problem is not None]
     if len(classes) == len(names):
         problems += _options(classes, tracker_kwargs)[1]
     return problems

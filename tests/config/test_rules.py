@@ -186,9 +186,9 @@ CRITIC = {"strategy_args": {"strategy_name": "fsdp2_train"}, "device_mapping": [
             "    given: 3\n    try:   one of 2, 4",
         ),
         (
-            {"rewards.llm_judge": {"device_mapping": [1, 2]}, "actor_infer.device_mapping": [4]},
-            "rewards.llm_judge.device_mapping: a judge's model needs devices of its own; actor_train uses 1 too\n"
-            "    try:   devices that no actor role names",
+            {"rewards.llm_judge": {"device_mapping": [4, 5]}, "actor_infer.device_mapping": [4]},
+            "rewards.llm_judge.device_mapping: a judge answers while actor_infer generates; actor_infer uses 4 too\n"
+            "    try:   devices that actor_infer does not name",
         ),
         (
             {"num_return_sequences_in_group": 1, "rollout_batch_size": 16},

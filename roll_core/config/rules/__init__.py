@@ -34,5 +34,10 @@ def notices_of(config: BaseConfig) -> list[str]:
     """Sentences about keys that have no effect because of what other keys say."""
     found = list(schedule.notices(config))
     if isinstance(config, RLVRConfig):
-        found += [*algorithm.notices(config), *batches.notices(config), *unused.notices(config)]
+        found += [
+            *algorithm.notices(config),
+            *batches.notices(config),
+            *devices.notices(config),
+            *unused.notices(config),
+        ]
     return found

@@ -83,16 +83,28 @@ def _splits(name: str, role: WorkerConfig) -> Iterator[Problem]:
         yield Problem(f"{options}.fsdp_size", f"must divide the {ranks} ranks of {name}", shards, hint)
 
 
-def _judges(config: RLVRConfig) -> Iterator[Problem]:
+def notices(config: RLVRConfig) -> Iterator[str]:
+    """Judges that take turns with the trainer."""
+    for path, judge in _judging(config).items():
+        shared = sorted(set(judge.devices) & set(config.actor_train.devices))
+        if shared:
+            yield (
+                f"{path}.device_mapping: actor_train uses {_few(shared)} too, so their memory must hold the judge's "
+                "model beside what the trainer leaves there"
+            )
+
+
+def _judging(config: RLVRConfig) -> dict[str, WorkerConfig]:
     judges: dict[str, WorkerConfig] = {f"rewards.{name}": reward for name, reward in config.rewards.items()}
-    if config.reward_model is not None:
-        judges["reward_model"] = config.reward_model
-    for path, judge in judges.items():
-        for name in ("actor_train", "actor_infer"):
-            shared = sorted(set(judge.devices) & set(getattr(config, name).devices))
-            if shared:
-                rule = f"a judge's model needs devices of its own; {name} uses {_few(shared)} too"
-                yield Problem(f"{path}.device_mapping", rule, None, "devices that no actor role names")
+    return judges if config.reward_model is None else judges | {"reward_model": config.reward_model}
+
+
+def _judges(config: RLVRConfig) -> Iterator[Problem]:
+    for path, judge in _judging(config).items():
+        shared = sorted(set(judge.devices) & set(config.actor_infer.devices))
+        if shared:
+            rule = f"a judge answers while actor_infer generates; actor_infer uses {_few(shared)} too"
+            yield Problem(f"{path}.device_mapping", rule, None, "devices that actor_infer does not name")
 
 
 def _few(devices: list[int]) -> str:
