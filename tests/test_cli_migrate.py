@@ -61,11 +61,11 @@ def test_a_file_is_changed_in_place_only_when_asked_and_once(config: Path, tmp_p
 
 
 def test_what_the_check_still_finds_is_told_and_exits_2(config: Path, tmp_path: Path) -> None:
-    config.write_text(config.read_text().replace("response_length: 4096", "response_length: 9000"))
+    config.write_text(config.read_text().replace("num_beams: 1", "num_beams: 2"))
     done = roll("run.yaml", "--to", "npu", folder=tmp_path)
     assert done.returncode == 2
     assert "`roll check --platform npu` still finds 1" in done.stderr
-    assert "max_model_len: must be at least" in done.stderr
+    assert "actor_infer.generating_args.num_beams: beam search" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,8 @@ _VARIABLES = (
     "max_tokens_per_step",
     "sokoban_format_penalty",
     "think_action_pattern",
+    "user_prompt_no_think_format",
+    "user_prompt_think_format",
 )
 """Names that published configs and the files they include give to values of their environments."""
 

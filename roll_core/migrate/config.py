@@ -14,7 +14,7 @@ from roll_core.config.files import compose_file
 from roll_core.config.interpolation import referenced_keys, resolved
 from roll_core.errors import ConfigError, Problem
 from roll_core.migrate.draft import Change, Draft, Left
-from roll_core.migrate.engines import migrate_engine
+from roll_core.migrate.engines import fit_length, migrate_engine
 from roll_core.migrate.environment import migrate_environment
 from roll_core.migrate.model import migrate_family, migrate_model, migrate_packing
 from roll_core.migrate.roles import Role, roles_of
@@ -67,6 +67,7 @@ def migrate(draft: Draft, platform: Platform, registry: Registry) -> None:
     for role in roles_of(draft):
         if role.is_engine:
             migrate_engine(draft, role, migration, platform.name)
+            fit_length(draft, role)
         else:
             migrate_training(draft, role, migration, registry, platform.name)
     for role in roles_of(draft):

@@ -37,6 +37,8 @@ _OPPOSITES: Mapping[tuple[str, str], Mapping[str, str]] = {
 }
 """Options that stand for another one: the first with the same value, the second with the opposite."""
 
+_ROLLOUT = ("actor_infer", "student_infer")
+
 
 def migrate_engine(draft: Draft, role: Role, migration: Migration, platform: str) -> None:
     """Replace the engine of a role where the platform has another one, and drop options that it refuses."""
@@ -49,6 +51,19 @@ def migrate_engine(draft: Draft, role: Role, migration: Migration, platform: str
         if isinstance(options, Mapping) and refused.key in options and refused.refuses(options[refused.key]):
             draft.remove((*where, refused.key), refused.reason)
             draft.note((*where, refused.key), f"{refused.reason}: look at memory and speed")
+
+
+def fit_length(draft: Draft, role: Role) -> None:
+    """Make room for the longest row, where an engine was told less: it would cut responses off without a word."""
+    where = role.at("strategy_args", "strategy_config", "max_model_len")
+    limit, prompt = draft.get(*where), draft.get("prompt_length", default=1024)
+    total, response = draft.get("sequence_length"), draft.get("response_length")
+    if type(response) is int and type(prompt) is int:
+        total = max(prompt + response, total if type(total) is int else 0)
+    validation = draft.get("val_sequence_length")
+    needed = max(total if type(total) is int else 0, validation if type(validation) is int else 0)
+    if role.path[0] in _ROLLOUT and type(limit) is int and limit < needed:
+        draft.set(where, needed, f"a prompt and its response have up to {needed} tokens, and longer ones were cut off")
 
 
 def _replace(draft: Draft, role: Role, old: str, new: str, platform: str) -> None:

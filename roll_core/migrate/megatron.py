@@ -23,6 +23,7 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
      "fsdp2 always shards gradients and optimiser, and overlaps on its own", ""),
     (r"recompute_.*|moe_layer_recompute|.*activation_checkpointing",
      "activations are recomputed as model_args.disable_gradient_checkpointing says", ""),
+    (r"max_grad_norm|clip_grad", "gradients are clipped at the config's own max_grad_norm", ""),
     (r"bf16|fp16|params_dtype|pipeline_dtype", "precision is param_dtype's", ""),
     (r"fp8.*", "fsdp2 trains in param_dtype", "the run was in FP8 and is in param_dtype now: more memory per device"),
     (r"(use_)?flash_attn|attention_backend", "attention is chosen by model_args.attn_implementation", ""),

@@ -193,6 +193,14 @@ def test_an_engine_is_replaced_in_its_own_words(migrated: Migrate) -> None:
     )
 
 
+def test_an_engine_gets_room_for_the_longest_row(migrated: Migrate) -> None:
+    engine = {"strategy_name": "vllm", "strategy_config": {"max_model_len": 8000}}
+    config = {"prompt_length": 2048, "actor_infer": {"strategy_args": engine}}
+    draft = migrated(config | {"response_length": 8192})
+    assert draft.get("actor_infer", "strategy_args", "strategy_config", "max_model_len") == 10240
+    assert migrated(config | {"response_length": 4096}).changes == []
+
+
 def test_an_option_that_the_platform_refuses_goes_and_others_with_its_name_stay(migrated: Migrate) -> None:
     engine = {"strategy_name": "vllm", "strategy_config": {"quantization": "FP8", "block_size": 16}}
     draft = migrated({"actor_infer": {"strategy_args": engine}})
