@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from roll_core.config.memory import FP32, Need, cache_bytes, layer_bytes
-from roll_core.config.memory_shapes import ModelShape
 from roll_core.config.memory_size import ModelSize
 
 SPARE_COLUMNS = 64
@@ -32,10 +31,16 @@ def hf_need(size: ModelSize, compute_bytes: int, load: Load) -> Need:
     weights = size.parameters * compute_bytes
     if size.shape is None:
         return Need(weights, 0, 0, None, None, None, remarks=(size.source,))
-    columns, before = _columns(load)
-    cache = load.rows * (columns + before) * cache_bytes(size.shape, compute_bytes)
-    activations = max(_prefill(size.shape, compute_bytes, load), load.rows * size.shape.vocabulary * FP32 * 3)
-    return Need(weights, 0, 0, activations, cache, weights + cache + activations)
+    per_token = cache_bytes(size.shape, compute_bytes)
+    blocks = _blocks(load)
+    cache = load.rows * sum(blocks[-2:]) * per_token
+    # Prompts are read, once by layer and once stacked, and copied into the first block, before that one is outgrown.
+    prompts = min(load.prefill_tokens, load.rows * load.prompt)
+    reading = prompts * (2 * per_token + layer_bytes(size.shape, compute_bytes))
+    entering = prompts * per_token + load.rows * blocks[0] * per_token
+    table = load.rows * size.shape.vocabulary * FP32 * 3
+    peak = weights + max(reading, entering, cache) + table
+    return Need(weights, 0, 0, max(reading, table), cache, peak)
 
 
 def reserving_need(
@@ -68,15 +73,9 @@ def reserving_need(
     return Need(weights, 0, 0, 0, cache, taken, remarks=(remark,))
 
 
-def _columns(load: Load) -> tuple[int, int]:
-    """Columns of the last block of memory, and those of the one before it, which are there while it is copied."""
-    before, columns = 0, load.prompt + 1 + max(SPARE_COLUMNS, load.prompt)
-    while columns < load.longest:
-        before, columns = columns, columns + 1 + max(SPARE_COLUMNS, columns)
-    return columns, before
-
-
-def _prefill(shape: ModelShape, compute_bytes: int, load: Load) -> int:
-    """Keys and values of the prompts that are read, once by layer and once stacked, and one layer's own."""
-    tokens = min(load.prefill_tokens, load.rows * load.prompt)
-    return tokens * (2 * cache_bytes(shape, compute_bytes) + layer_bytes(shape, compute_bytes))
+def _blocks(load: Load) -> list[int]:
+    """Columns of each block of memory that the rows live in, one after another; the last one holds the longest."""
+    blocks = [load.prompt + 1 + max(SPARE_COLUMNS, load.prompt)]
+    while blocks[-1] < load.longest:
+        blocks.append(blocks[-1] + 1 + max(SPARE_COLUMNS, blocks[-1]))
+    return blocks
