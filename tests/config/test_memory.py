@@ -189,8 +189,11 @@ def test_the_cache_of_hf_infer_doubles_until_the_longest_row_fits() -> None:
     # 201 columns do not hold 250 tokens, so they are copied to 403.
     assert need.cache == 3 * (201 + 403) * 64
     assert need.weights == 4 * 1224
-    # The prompts are read before the cache is largest; 3 rows of 20 words are sampled from beside it.
-    assert need.peak == 4 * 1224 + 3 * (201 + 403) * 64 + 3 * 20 * 12
+    # Reading 300 tokens, with a layer's 480 bytes for each, takes more than the cache does later; beside it come the
+    # logits of 3 rows, three times.
+    assert need.peak == 4 * 1224 + 300 * (2 * 64 + 480) + 3 * 20 * 12
+    later = hf_need(SIZE, 4, Load(rows=3, prompt=100, longest=1000, prefill_tokens=8192))
+    assert later.peak == 4 * 1224 + 3 * (807 + 1615) * 64 + 3 * 20 * 12
 
 
 def test_an_engine_that_reserves_a_share_fills_it_with_cache() -> None:
