@@ -39,7 +39,8 @@ def test_files_that_are_named_are_there(readme: Readme) -> None:
     looks_like_a_file = re.compile(r"[\w./-]+(/|\.(py|yaml|md|toml|sh|txt))")
     named = {span for span in readme.spans if looks_like_a_file.fullmatch(span) and not MADE_BY_RUNS.match(span)}
     named -= {block.file for block in readme.blocks} | {"/"}
-    places = (readme.path.parent, REPOSITORY, REPOSITORY / "roll_core")
+    template = REPOSITORY / "examples" / "plugin_template"
+    places = (readme.path.parent, REPOSITORY, REPOSITORY / "roll_core", template)
     assert [name for name in sorted(named) if not any((place / name).exists() for place in places)] == []
 
 

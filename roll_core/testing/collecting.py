@@ -50,7 +50,7 @@ class SuiteModule(pytest.Module):
 
 
 def contracts_of(plugin: str) -> Iterator[tuple[str, type[Contract]]]:
-    """Each contract to run on a plugin, with a title such as "platform npu"."""
+    """Each contract to run on a plugin, with a title such as "platform demo"."""
     record = record_of(plugin)
     yield f"plugin {record.name}", _made(PluginContract, "", {"plugin": record.name})
     own = _own_contracts(plugin)

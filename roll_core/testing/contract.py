@@ -88,6 +88,8 @@ def within(seconds: float, what: str, function: Callable[[], Result]) -> Result:
     return results[0]
 
 
-def listed(names: Iterable[object]) -> str:
-    """Names for a message: "a, b", or "none"."""
-    return ", ".join(str(name) for name in names) or "none"
+def listed(names: Iterable[object], most: int = 4) -> str:
+    """Names for a message: "a, b", "a, b, c, d and 7 more", or "none"."""
+    shown = [str(name) for name in names]
+    more = f" and {len(shown) - most} more" if len(shown) > most else ""
+    return ", ".join(shown[:most]) + more or "none"

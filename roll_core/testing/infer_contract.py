@@ -26,7 +26,7 @@ import torch
 from roll_core.errors import EngineFailed, IllegalOrder, WeightSyncError
 from roll_core.inference import Completion, EngineState, GenerationRequest, InferStrategy, SamplingParams
 from roll_core.platforms import Ability
-from roll_core.testing.contract import Contract, needs, within
+from roll_core.testing.contract import Contract, listed, needs, within
 from roll_core.weights import WeightManifest, WeightReceiver
 from roll_core.weights.packing import describe, largest_bucket, pack, unpack
 
@@ -175,7 +175,7 @@ class InferContract(Contract):
         aborted = within(self.deadline_s / 6, "abort", lambda: engine.abort([*ids[::2], "unknown"]))
         completions = within(self.deadline_s, "what was left after an abort", lambda: _by_id(results))
         strangers = set(aborted) - set(ids[::2])
-        assert not strangers, f"abort returned {sorted(strangers)}, which it was not asked for"
+        assert not strangers, f"abort returned {listed(sorted(strangers))}, which it was not asked for"
         lost = set(ids) - set(completions)
         assert not lost, f"after an abort {len(lost)} of {len(ids)} requests never came back"
         ended = {name for name, c in completions.items() if c.finish_reason == "abort"}
@@ -244,6 +244,7 @@ class InferContract(Contract):
         engine = start(load_format="dummy")
         with pytest.raises(IllegalOrder):
             engine.generate(_requests(SamplingParams(4)))
+            pytest.fail("an engine without weights took requests")
         engine.update_weights(_Weights(_state(folders[1]), version=0))
         assert _greedy(engine) == _transformers_greedy(folders[1])
 
@@ -252,6 +253,7 @@ class InferContract(Contract):
         engine.sleep()
         with pytest.raises(IllegalOrder):
             engine.generate(_requests(SamplingParams(4)))
+            pytest.fail("an engine that is asleep took requests")
         with pytest.raises(IllegalOrder):
             engine.update_weights(_Weights(_state(folders[0]), version=2))
         engine.wake()

@@ -201,7 +201,8 @@ class TrainContract(Contract):
             found.append((metrics["loss"], metrics["grad_norm"], metrics["mean_term"]))
         for size, one in zip((3, 7), found[1:]):
             assert one == pytest.approx(found[0], rel=1e-3, abs=self.tolerance), (
-                f"loss, grad_norm and a metric of micro-batches of {size} rows are {one}, of 1 row {found[0]}"
+                f"micro-batches of {size} rows and of 1 row give another loss, grad_norm or metric: "
+                f"{listed(f'{value:.4g}' for value in one)} and {listed(f'{value:.4g}' for value in found[0])}"
             )
 
     def test_what_only_scores_takes_no_step(self, start: Start) -> None:
@@ -252,7 +253,12 @@ class TrainContract(Contract):
     def test_a_saved_folder_is_a_model_folder(self, start: Start, tmp_path: Path) -> None:
         strategy = start()
         strategy.save(tmp_path)
-        _assert_same(tiny.read_model(tmp_path).state_dict(), _weights(strategy), 0.0, "the saved folder differs in")
+        try:
+            saved = tiny.read_model(tmp_path).state_dict()
+        except (OSError, ValueError) as error:
+            reason = str(error).partition(", found in directory")[0]
+            pytest.fail(f"transformers cannot read the saved folder: {reason}", pytrace=False)
+        _assert_same(saved, _weights(strategy), 0.0, "the saved folder differs in")
 
     def test_a_checkpoint_that_is_not_there_is_an_error(self, start: Start, tmp_path: Path) -> None:
         with pytest.raises(CheckpointError):
@@ -265,7 +271,8 @@ class TrainContract(Contract):
             moved.offload()
             moved.reload()
             there, here = (one.train_step(rows, tiny.loss_of(rows)) for one in (moved, still))
-            assert there == here, f"after offload and reload a step reports {there}, without {here}"
+            other = [name for name in here if there.get(name) != here[name]]
+            assert not other, f"after offload and reload a step reports another {listed(sorted(other))}"
 
     def test_an_actor_has_no_values(self, start: Start) -> None:
         with pytest.raises(NotImplementedError):

@@ -109,7 +109,9 @@ class TransportContract(Contract):
         given = type(self).transport_class
         assert issubclass(given, Transport), f"{given.__name__} is not a roll_core.transport.Transport"
         with pytest.raises(ValidationError):
-            given.Config(no_such_setting=3)
+            pytest.fail(
+                f"{given.Config.__name__} accepts the setting no_such_setting: {given.Config(no_such_setting=3)}"
+            )
 
     @pytest.mark.parametrize("dtype", DTYPES, ids=str)
     def test_every_dtype_comes_back_bit_for_bit(
@@ -168,7 +170,9 @@ class TransportContract(Contract):
         for _ in range(12):
             rows = choice.choices(range(32), k=choice.randrange(40))
             got = self._get(transport, _picked(whole, rows))["x"].tolist()
-            assert got == rows, f"rows {rows} of two puts were asked, {got} came"
+            assert len(got) == len(rows), f"{len(rows)} rows of two puts were asked, some twice, and {len(got)} came"
+            wrong = [place for place in range(len(rows)) if got[place] != rows[place]]
+            assert not wrong, f"of {len(rows)} rows of two puts, {len(wrong)} came in another's place"
 
     def test_a_row_asked_twice_comes_as_two_copies(self, transport: Transport, put: Callable[..., RowHandle]) -> None:
         handle = put({"x": torch.zeros(2, 3), "items": _objects([1], [2])}, 2)
@@ -187,7 +191,9 @@ class TransportContract(Contract):
     def test_an_unknown_field_is_an_error(self, transport: Transport, put: Callable[..., RowHandle]) -> None:
         handle = put({"x": torch.zeros(2)}, 2)
         with pytest.raises(KeyError, match="no field named 'w'"):
-            self._get(transport, handle, ["x", "w"])
+            pytest.fail(
+                f"of the fields x and w, which is unknown, came {list(self._get(transport, handle, ['x', 'w']))}"
+            )
 
     def test_no_rows_keep_type_and_shape(self, transport: Transport, put: Callable[..., RowHandle]) -> None:
         columns = {
