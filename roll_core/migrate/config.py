@@ -49,11 +49,12 @@ def migrate_file(path: Path, platform_name: str, registry: Registry) -> Migrated
     """
     platform = resolve_backend(registry, "platform", platform_name).load()()
     assert isinstance(platform, Platform)
+    composed = compose_file(path).config
     with path.open(encoding="utf-8", newline="") as stream:
         text = stream.read()
     if re.search(r"^---\s*$.*^---\s*$", text, re.MULTILINE | re.DOTALL):
         raise ConfigError([Problem("", "holds several documents, and a config is one")], str(path))
-    values, _ = resolved(compose_file(path).config)
+    values, _ = resolved(composed)
     draft = Draft(YamlText(text), values)
     migrate(draft, platform, registry)
     return Migrated(draft.yaml.text, draft.changes, draft.left)
@@ -64,13 +65,13 @@ def migrate(draft: Draft, platform: Platform, registry: Registry) -> None:
     migration = platform.migration()
     _platform_key(draft, platform)
     has_experts = any(_has_experts(role) for role in roles_of(draft))
-    for role in roles_of(draft):
+    for role in _own_roles(draft):
         if role.is_engine:
             migrate_engine(draft, role, migration, platform.name)
             fit_length(draft, role)
         else:
             migrate_training(draft, role, migration, registry, platform.name)
-    for role in roles_of(draft):
+    for role in _own_roles(draft):
         migrate_model(draft, role, migration, platform)
         if not role.is_engine:
             migrate_packing(draft, role)
@@ -78,6 +79,18 @@ def migrate(draft: Draft, platform: Platform, registry: Registry) -> None:
     migrate_environment(draft, migration, platform.name)
     _presets(draft)
     _judges(draft, migration, platform)
+
+
+def _own_roles(draft: Draft) -> list[Role]:
+    """Roles that this file describes; those of included files are changed there."""
+    own = []
+    for role in roles_of(draft):
+        described = [key for key in ("strategy_args", "device_mapping", "model_args") if key in role.section]
+        if all(draft.yaml.has(role.at(key)) for key in described):
+            own.append(role)
+        else:
+            draft.note(role.path, "is described in another file, at least in part; migrate that file or move it here")
+    return own
 
 
 def _platform_key(draft: Draft, platform: Platform) -> None:

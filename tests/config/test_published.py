@@ -496,4 +496,62 @@ def test_variables_of_the_file_itself_may_be_referred_to_and_do_nothing_else(wri
     assert config.actor_train.model_args.lora_rank == 32
 
 
+def test_presets_of_a_trainer_that_are_not_there_are_told_and_do_no_harm(write: Write) -> None:
+    text = "defaults:\n  - ../config/deepspeed_zero@_here_\n  - ../config/deepspeed_zero3@_here_\nresponse_length: 8\n"
+    reading = read_config(write(text, "a/run.yaml"))
+    assert reading.problems == []
+    assert reading.config is not None
+    assert (
+        "defaults: ../config/deepspeed_zero, ../config/deepspeed_zero3: not there, and nothing refers to it"
+        in reading.config.notices
+    )
+
+
+def test_a_preset_that_is_referred_to_and_not_there_is_a_problem(write: Write) -> None:
+    text = "defaults: [../config/deepspeed_zero3@_here_]\nresponse_length: 8\n"
+    text += "actor_train: {strategy_args: {strategy_name: deepspeed_train, strategy_config: '${deepspeed_zero3}'}}\n"
+    (problem,) = read_config(write(text, "a/run.yaml")).problems
+    assert problem.path == "actor_train.strategy_args.strategy_config"
+    assert problem.rule == "refers to ${deepspeed_zero3}, which is not in this config"
+
+
+def test_any_other_file_that_is_not_there_is_told_with_the_other_problems(write: Write) -> None:
+    reading = read_config(write("defaults: [base, more/stuff@_here_]\nresponse_length: x\n", "a/run.yaml"))
+    assert [(problem.path, problem.value) for problem in reading.problems] == [
+        ("defaults", "base"),
+        ("defaults", "more/stuff"),
+        ("response_length", "x"),
+    ]
+
+
+def test_files_that_are_missing_once_are_found_when_they_are_there(write: Write) -> None:
+    path = write("defaults: [base, _self_]\nresponse_length: 8\n", "a/run.yaml")
+    assert len(read_config(path).problems) == 1
+    write("max_steps: 3\n", "a/base.yaml")
+    reading = read_config(path)
+    assert reading.problems == []
+    assert reading.config is not None
+    assert reading.config.max_steps == 3
+
+
+def test_a_reference_to_nothing_from_a_key_without_effect_does_no_harm(write: Write) -> None:
+    text = "response_length: 8\ncustom_envs: {Lake: {env_type: frozen_lake, user_prompt_format: '${nothing}'}}\n"
+    reading = read_config(write(text))
+    assert reading.problems == []
+    assert reading.config is not None
+    assert any("user_prompt_format: has no effect" in notice for notice in reading.config.notices)
+
+
+def test_students_are_the_actors_of_a_run_that_learns_from_a_teacher(write: Write) -> None:
+    role = "{strategy_args: {strategy_name: fsdp2_train}, device_mapping: [0, 1]}"
+    config = read_config(write(f"response_length: 8\nrewards: {{}}\nstudent_train: {role}\n")).config
+    assert isinstance(config, RLVRConfig)
+    assert config.actor_train.devices == [0, 1]
+    assert not config.needs_critic
+
+
+def test_no_rank_is_no_adapter(write: Write) -> None:
+    assert read_config(write("response_length: 8\nactor_train: {model_args: {lora_rank: 0}}\n")).problems == []
+
+
 PUBLISHED_DIGEST = "57b2423172cbe0ce899e46364446421603b63945a5d11d6c9039039edd704723"

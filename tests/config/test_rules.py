@@ -351,3 +351,11 @@ def test_a_key_that_changes_nothing_gets_one_notice(small: Small, changes: dict[
     config = small(changes)
     assert problems_of(config) == []
     assert notices_of(config) == [notice]
+
+
+def test_a_judge_that_takes_turns_with_the_trainer_is_told(small: Small) -> None:
+    changes = {"rewards.llm_judge": {"device_mapping": [1, 2]}, "actor_infer.device_mapping": [4]}
+    assert (
+        "rewards.llm_judge.device_mapping: actor_train uses 1 too, so their memory must hold the judge's model beside "
+        "what the trainer leaves there"
+    ) in notices_of(small(changes))

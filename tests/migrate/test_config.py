@@ -255,6 +255,15 @@ def test_a_platform_named_in_the_config_follows(migrated: Migrate) -> None:
     assert migrated("platform: other  # here\n").yaml.text == "platform: pretend  # here\n"
 
 
+def test_a_role_that_another_file_describes_is_left_alone(registry: Registry) -> None:
+    text = "max_steps: 3\nactor_train: {training_args: {learning_rate: 1.0e-6}}\n"
+    values = trainer({"tensor_model_parallel_size": 2}) | {"max_steps": 3}
+    draft = Draft(YamlText(text), values)
+    migrate(draft, PretendPlatform(), registry)
+    assert (draft.yaml.text, draft.changes) == (text, [])
+    assert left(draft)["actor_train"].startswith("is described in another file")
+
+
 def test_a_section_borrowed_from_another_is_changed_where_it_stands(tmp_path: Path, registry: Registry) -> None:
     text = (
         yaml.safe_dump(trainer()) + "reference: {strategy_args: '${actor_train.strategy_args}', device_mapping: [0]}\n"
