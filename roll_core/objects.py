@@ -31,6 +31,9 @@ PUBLISHED_NAMES: Mapping[str, str] = {
     "roll.pipeline.rlvr.rewards.llm_judge_reward_worker.LLMJudgeRewardWorker": "llm_judge",
     "roll.pipeline.rlvr.rewards.ifeval_rule_reward_worker.GeneralRuleRewardWorker": "ifeval",
     "roll.pipeline.rlvr.rewards.crossthinkqa_rule_reward_worker.CrossThinkQARuleRewardWorker": "crossthinkqa",
+    "roll.pipeline.rlvr.rewards.multiple_choice_boxed_rule_reward_worker.MultipleChoiceBoxedRuleRewardWorker": (
+        "multiple_choice"
+    ),
     "roll.pipeline.base_worker.ActorWorker": "actor",
     "roll.pipeline.base_worker.CriticWorker": "critic",
     "roll.pipeline.base_worker.InferWorker": "infer",

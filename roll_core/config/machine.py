@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from roll_core.config.pipeline import BaseConfig
 from roll_core.config.resolution import started_roles
+from roll_core.config.reward_options import is_builtin, reward_name, reward_options
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.roles import DataArgs
 from roll_core.data.jsonl import find_file, read_files
 from roll_core.data.tags import tag_routes
 from roll_core.errors import ConfigError, DataError, Problem
-from roll_core.objects import our_name, spec_problem
-from roll_core.rewards.builtin import BUILTIN_REWARDS
-from roll_core.rewards.math_rule import check_ground_truth
+from roll_core.objects import ObjectError, spec_problem
+from roll_core.rewards.base import Reward, RewardSample
+from roll_core.rewards.builtin import BUILTIN_REWARDS, make_reward
 
 QUICK_BYTES = 8 * 2**20
 """Data up to this size is read row by row by `roll check`, which must answer at once; a run reads all of it."""
@@ -89,22 +91,32 @@ def _data(config: RLVRConfig, quick: bool) -> Iterator[Problem]:
         if quick and _size(data.file_name, folder) > QUICK_BYTES:
             yield from _existence(path, data.file_name, folder)
         else:
-            yield from _rows(path, data, folder, routes, _by_mathematics(config))
+            yield from _rows(path, data, folder, routes, _graders(config))
 
 
-def _by_mathematics(config: RLVRConfig) -> set[str]:
-    """Domains whose answers the math rule grades."""
-    return {name for name, reward in config.rewards.items() if our_name(reward.worker_cls or name) == "math_rule"}
+def _graders(config: RLVRConfig) -> dict[str, Reward]:
+    """The built-in rewards by domain: they can tell of a row whether they could grade answers to it."""
+    graders = {}
+    for name, reward in config.rewards.items():
+        if is_builtin(name, reward):
+            # Options that it refuses are told with the config's rules.
+            with contextlib.suppress(ObjectError):
+                graders[name] = make_reward(reward_name(name, reward), reward_options(name, reward))
+    return graders
 
 
 def _rows(
-    path: str, data: DataArgs, folder: str, routes: dict[str, str], by_mathematics: set[str]
+    path: str, data: DataArgs, folder: str, routes: dict[str, str], graders: Mapping[str, Reward]
 ) -> Iterator[Problem]:
     rows, found = read_files(data.file_name or [], folder, routes, columns_of(data))
     for row in rows:
-        wrong = check_ground_truth(row.ground_truth) if row.domain in by_mathematics else None
+        if row.domain not in graders:
+            continue
+        sample = RewardSample(row.id, row.prompt, "", row.ground_truth, row.tag, row.fields)
+        wrong = graders[row.domain].row_problem(sample)
         if wrong is not None:
-            found.append(Problem(f"{row.file}:{row.line}: ground_truth", wrong))
+            where = f"{row.file}:{row.line}"
+            found.append(Problem(f"{where}: ground_truth" if row.ground_truth else where, wrong))
     for problem in found[:_SHOWN]:
         where = f"{path}.file_name: {problem.path}" if problem.path else f"{path}.file_name"
         yield Problem(where, problem.rule, problem.value, problem.hint)

@@ -342,4 +342,11 @@ class RewardConfig(WorkerConfig):
     timeout_s: Annotated[float, Field(gt=0)] | None = None
     """Seconds that one score may take; by default the reward's own deadline."""
     reward_args: Options = Field(default_factory=dict)
-    """Keyword arguments of a reward class of your own."""
+    """Keyword arguments of the reward, by their own names."""
+    ungraded: Literal["mask", "zero"] = "mask"
+    """What training does with a sample that could not be graded: leaves it out, or counts it as a reward of 0."""
+
+    @property
+    def num_processes(self) -> int | None:
+        """Samples that one of the workers scores at once (`max_concurrency`); None where nobody said."""
+        return self.max_concurrency if "max_concurrency" in self.model_fields_set else None

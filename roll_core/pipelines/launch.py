@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from roll_core.cluster.calls import Call, Waiter
 from roll_core.cluster.group import WorkerGroup
@@ -15,6 +15,7 @@ from roll_core.cluster.worker import InferWorker, RewardActor, TrainWorker
 from roll_core.config.environment import role_environment
 from roll_core.config.resolution import reference_of
 from roll_core.config.schema import RewardConfig, RLVRConfig, WorkerConfig
+from roll_core.config.reward_options import reward_options
 from roll_core.context import WorkerContext
 from roll_core.errors import RollError
 from roll_core.objects import absolute_spec
@@ -29,6 +30,10 @@ ENGINE_THREADS = 8
 @dataclass(frozen=True)
 class Setting:
     """What was decided on the driver before any worker starts."""
+
+REWARD_THREADS = 8
+"""Calls a reward worker takes at once: samples that come while others are being scored join them."""
+
 
     config: RLVRConfig
     platform: Platform
@@ -114,9 +119,21 @@ class _Start:
         specs = [self._spec(f"reward-{domain}", reward, rank, count, "") for rank in range(count)]
         homes: list[Place | None] = [None] * count
         environment = role_environment(self.setting.config, reward, f"reward-{domain}", self.setting.platform)
-        arguments: tuple[Any, ...] = (absolute_spec(reward.worker_cls or domain), reward.reward_args, reward.timeout_s)
+        settings = {
+            "deadline_s": reward.timeout_s,
+            "num_processes": reward.num_processes,
+            "count_as_zero": reward.ungraded == "zero",
+        }
+        spec = absolute_spec(reward.worker_cls or domain)
         return WorkerGroup.launch(
-            RewardActor, specs, homes, self.setting.platform, environment, arguments=arguments, restartable=True
+            RewardActor,
+            specs,
+            homes,
+            self.setting.platform,
+            environment,
+            threads=REWARD_THREADS,
+            arguments=(spec, reward_options(domain, reward), settings),
+            restartable=True,
         )
 
     def _spec(self, name: str, role: WorkerConfig, rank: int, world_size: int, strategy: str) -> WorkerSpec:

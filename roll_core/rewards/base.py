@@ -38,13 +38,24 @@ class RewardSample:
 class Score:
     """A sample's score in [0, 1], where 1 is right, and the reward used in training (the score, unless given).
 
-    Where the status is not OK the score is 0.0 and means nothing; `reason` says why, in a sentence.
+    Where the status is not OK the score is 0.0 and means nothing; `reason` says why, in a sentence. Such a sample is
+    counted and left out of training, unless the config says `ungraded: zero` for its domain: then
+    `is_counted_as_zero` is set, and it is trained on as a reward of 0.
+
+    `costs` are numbers that are added up over a step and reported as `rewards/<domain>/<name>`, such as requests made.
     """
 
     score: float
     status: Status = Status.OK
     reason: str = ""
     reward: float | None = None
+    costs: Mapping[str, float] = field(default_factory=dict, hash=False)
+    is_counted_as_zero: bool = False
+
+    @property
+    def is_graded(self) -> bool:
+        """Whether training may use it."""
+        return self.status is Status.OK or self.is_counted_as_zero
 
 
 class Reward(ABC):
@@ -57,6 +68,8 @@ class Reward(ABC):
     memory_limit_bytes: ClassVar[int | None] = None
     deadline_s: ClassVar[float | None] = None
     """Of a built-in reward: seconds that one score may take, where the config does not say; None for the pool's own."""
+    num_processes: ClassVar[int] = 1
+    """Of a built-in reward: samples that one worker scores at once, where the config does not say."""
 
     def warm_up(self) -> None:
         """Import and load what scoring needs, so that no sample's deadline pays for it."""
@@ -66,6 +79,13 @@ class Reward(ABC):
 
         Called for built-in rewards only, because it runs outside the child processes: what it costs must be bounded
         for every input. It must agree with `score`.
+        """
+        return None
+
+    def row_problem(self, sample: RewardSample) -> str | None:
+        """What is wrong with a data row, told before a run; the sample's response is empty.
+
+        Called for built-in rewards only, once per row, on the driver: it must be quick and need no `warm_up`.
         """
         return None
 

@@ -11,7 +11,10 @@ from roll_core.rewards.base import Reward, RewardSample, Score
 
 BUILTIN_REWARDS: Mapping[str, str] = {
     "code_sandbox": "roll_core.rewards.code_sandbox:CodeSandboxReward",
+    "crossthinkqa": "roll_core.rewards.crossthinkqa:CrossThinkQAReward",
+    "ifeval": "roll_core.rewards.ifeval:IFEvalReward",
     "math_rule": "roll_core.rewards.math_rule:MathRuleReward",
+    "multiple_choice": "roll_core.rewards.crossthinkqa:MultipleChoiceReward",
 }
 
 
@@ -42,7 +45,8 @@ def make_reward(spec: str, options: Mapping[str, Any] | None = None) -> Reward:
         try:
             return found(**keywords)
         except TypeError as error:
-            raise ObjectError(f"reward '{spec}' cannot be made with options {keywords}: {error}") from error
+            # Names only: an option may be a key that must not stand in a log.
+            raise ObjectError(f"reward '{spec}' cannot be made with options {_listed(keywords)}: {error}") from error
     if isinstance(found, type) or not callable(found):
         raise ObjectError(
             f"reward '{spec}' is {_describe(found)}\n"
@@ -51,13 +55,17 @@ def make_reward(spec: str, options: Mapping[str, Any] | None = None) -> Reward:
     return FunctionReward(partial(found, **keywords) if keywords else found)
 
 
-def builtin_deadline_s(spec: str) -> float | None:
-    """Seconds that a built-in reward asks for one score; None where it has no wish, or the reward is no built-in."""
+def builtin_class(spec: str) -> type[Reward] | None:
+    """The class of a built-in reward, which says what it asks of its worker; None for a reward of one's own."""
     name = our_name(spec)
     if name not in BUILTIN_REWARDS:
         return None
     reward: type[Reward] = resolve_object(name, BUILTIN_REWARDS, "reward")
-    return reward.deadline_s
+    return reward
+
+
+def _listed(keywords: Mapping[str, Any]) -> str:
+    return ", ".join(sorted(keywords)) or "none"
 
 
 def _describe(found: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import traceback
+from collections.abc import Mapping
 
 from roll_core.rewards.base import Reward, RewardSample, Score, Status
 
@@ -29,7 +30,8 @@ def checked_score(returned: object, name: str) -> Score:
             return Score(0.0, Status.ERROR, f"reward '{name}' returned a Score whose {problem}"[:_REASON_LIMIT])
         value = float(returned.score) if returned.status is Status.OK else 0.0
         reward = None if returned.reward is None else float(returned.reward)
-        return Score(value, returned.status, returned.reason[:_REASON_LIMIT], reward)
+        costs = {str(name): float(cost) for name, cost in returned.costs.items()}
+        return Score(value, returned.status, returned.reason[:_REASON_LIMIT], reward, costs)
     problem = _number_problem(returned, 0.0, 1.0)
     if problem:
         reason = f"reward '{name}' returned {problem}; it must return a number in [0, 1] or a Score"
@@ -42,6 +44,12 @@ def _score_problem(score: Score) -> str:
         return f"status is {_shown(score.status)}, not a roll_core.rewards.Status"
     if not isinstance(score.reason, str):
         return f"reason is {_shown(score.reason)}, not a text"
+    if not isinstance(score.costs, Mapping):
+        return f"costs are {_shown(score.costs)}, not a mapping of names to numbers"
+    for name, cost in score.costs.items():
+        problem = _number_problem(cost, 0.0, math.inf)
+        if problem:
+            return f"cost {_shown(name)} is {problem}"
     if score.reward is not None:
         problem = _number_problem(score.reward, -math.inf, math.inf)
         if problem:

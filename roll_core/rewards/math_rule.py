@@ -73,6 +73,10 @@ class MathRuleReward(Reward):
 
         return math_problems()
 
+    def row_problem(self, sample: RewardSample) -> str | None:
+        """What is wrong with a row's reference answer."""
+        return check_ground_truth(sample.ground_truth)
+
     def quick_score(self, sample: RewardSample) -> Score | None:
         """The score where no algebra is needed: no box, plain numbers, words, or the same text."""
         return self._score(sample, is_quick=True)

@@ -12,7 +12,7 @@ import torch
 from roll_core.data import DataProto
 from roll_core.data.prompts import Prompt
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
-from roll_core.rewards import Score, Status
+from roll_core.rewards import Score
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def to_batch(samples: Sequence[Sample], pad_token_id: int, max_response_length: 
             "infer_log_probs": _pad(log_probs, width, 0.0),
             "scores": torch.tensor([sample.score.score for sample in samples], dtype=torch.float32),
             "rewards": torch.tensor([_reward(sample.score) for sample in samples], dtype=torch.float32),
-            "is_graded": torch.tensor([sample.score.status is Status.OK for sample in samples]),
+            "is_graded": torch.tensor([sample.score.is_graded for sample in samples]),
             "is_clipped": torch.tensor([sample.completion.finish_reason == "length" for sample in samples]),
             "group": torch.tensor([sample.group for sample in samples]),
             "difficulty": torch.tensor([_difficulty(sample.prompt) for sample in samples], dtype=torch.float32),

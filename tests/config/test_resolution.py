@@ -14,6 +14,7 @@ from roll_core.config.runnable import check_run, require_runnable
 from roll_core.config.schema import RLVRConfig
 from roll_core.errors import ConfigError
 from roll_core.plugins import PluginRecord, Registry, load_plugins
+from roll_core.rewards.builtin import BUILTIN_REWARDS
 
 Small = Callable[..., RLVRConfig]
 ROW = '{"id": "1", "prompt": "What is 1 + 1?", "ground_truth": "2", "tag": "math_rule"}\n'
@@ -178,8 +179,8 @@ def test_a_transport_that_nobody_brings_names_its_package(small: Small, core: Re
                 "actor_train.data_args": {"file_name": "train.jsonl"},
             },
             "rewards.math_rul: no reward named 'math_rul'\n"
-            "    try:   built in: math_rule; did you mean 'math_rule'?; or name your own: package.module:name, "
-            "./file.py:name",
+            f"    try:   built in: {', '.join(sorted(BUILTIN_REWARDS))}; did you mean 'math_rule'?; or name your own: "
+            "package.module:name, ./file.py:name",
         ),
         (
             {"resume_from_checkpoint": "out/checkpoint-150"},

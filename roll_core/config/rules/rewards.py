@@ -5,10 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
+from roll_core.config.reward_options import OPTION_KEYS, is_builtin, reward_name, reward_options
 from roll_core.config.rlvr import RLVRConfig
+from roll_core.config.roles import RewardConfig
 from roll_core.data.tags import tag_routes
 from roll_core.errors import ConfigError, Problem
-from roll_core.objects import spec_problem
+from roll_core.objects import ObjectError, spec_problem
+from roll_core.rewards.builtin import make_reward
 from roll_core.rollout.filters import BUILTIN_FILTERS
 
 _SHARES = "actor_train.data_args.domain_interleave_probs"
@@ -29,9 +32,25 @@ def problems(config: RLVRConfig) -> Iterator[Problem]:
         if wrong is not None:
             rule, _, hint = wrong.partition("\n")
             yield Problem(f"rewards.{name}.query_filter_config.type", rule, None, " ".join(hint.split()))
+        yield from _options(name, reward)
     data = config.actor_train.data_args
     if data is not None and data.domain_interleave_probs is not None:
         yield from _shares(config, data.domain_interleave_probs)
+
+
+def _options(name: str, reward: RewardConfig) -> Iterator[Problem]:
+    """Options that a built-in reward refuses, and those that were given twice."""
+    if not is_builtin(name, reward):
+        return
+    builtin = reward_name(name, reward)
+    for key, option in OPTION_KEYS.get(builtin, {}).items():
+        if getattr(reward, key) is not None and option in reward.reward_args:
+            rule = f"says what rewards.{name}.{key} says too"
+            yield Problem(f"rewards.{name}.reward_args.{option}", rule, None, "leave one of the two out")
+    try:
+        make_reward(builtin, reward_options(name, reward))
+    except ObjectError as error:
+        yield Problem(f"rewards.{name}", str(error))
 
 
 def _shares(config: RLVRConfig, shares: dict[str, float]) -> Iterator[Problem]:

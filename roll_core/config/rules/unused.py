@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from roll_core.config.reward_options import OPTION_KEYS, is_builtin, reward_name
 from roll_core.config.rlvr import RLVRConfig
-from roll_core.config.roles import DataArgs, WorkerConfig
+from roll_core.config.roles import DataArgs, RewardConfig, WorkerConfig
 from roll_core.config.section import Section
 
 _ADAPTER = "there is no adapter without lora_target"
@@ -65,11 +66,12 @@ SAMPLING = {
     "max_length": "responses end at max_new_tokens",
     "logprobs": "the log-probabilities of sampled tokens are always kept",
 }
+    "use_local": "programs run in the sandbox of this machine",
+    "code_url": "programs run in the sandbox of this machine",
+} | {
 REWARD = {
     key: _OWN_OPTIONS
     for key in (
-        "code_url",
-        "use_local",
         "judge_prompt",
         "judge_model_type",
         "judge_model_name",
@@ -92,11 +94,12 @@ def notices(config: RLVRConfig) -> Iterator[str]:
     for path, role in config.roles().items():
         yield from _role(config, path, role)
     for name, reward in config.rewards.items():
-        yield from _written(reward, f"rewards.{name}", REWARD)
+        yield from _reward(name, reward)
 
 
 def _role(config: RLVRConfig, path: str, role: WorkerConfig) -> Iterator[str]:
-    yield from _written(role, path, ROLE)
+    without = ("max_concurrency",) if isinstance(role, RewardConfig) else ()
+    yield from _written(role, path, {key: why for key, why in ROLE.items() if key not in without})
     yield from _written(role.model_args, f"{path}.model_args", MODEL)
     yield from _written(role.training_args, f"{path}.training_args", TRAINING)
     if role.training_args.seed not in (None, config.seed):
@@ -127,6 +130,12 @@ def _policy_loss(config: RLVRConfig) -> Iterator[str]:
 
 
 def _says_more(data: DataArgs, training: DataArgs | None) -> bool:
+def _reward(name: str, reward: RewardConfig) -> Iterator[str]:
+    """Keys that the reward of this domain does not take, though those of other domains may."""
+    taken = OPTION_KEYS.get(reward_name(name, reward), {}) if is_builtin(name, reward) else {}
+    yield from _written(reward, f"rewards.{name}", {key: why for key, why in REWARD.items() if key not in taken})
+
+
     """Published configs repeat the template of the training data under actor_infer; that much is fine."""
     template = None if training is None else training.template
     return bool(data.model_fields_set - {"template"}) or data.template != template
