@@ -14,7 +14,7 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: install quickstart quickstart-vllm test test-vllm test-slow test-old-transferqueue lint bench wheels clean
+.PHONY: install quickstart quickstart-vllm test test-vllm test-slow test-registry test-old-transferqueue lint bench wheels clean
 
 install: $(VENV)/.installed
 
@@ -60,6 +60,10 @@ test-old-transferqueue:
 	.venv-old-transferqueue/bin/python -m pip install --quiet --disable-pip-version-check \
 		torch==2.13.0 ray==2.60.0 pytest pytest-timeout "TransferQueue==0.1.6" "pyarrow<26" -e . -e plugins/roll_transferqueue
 	.venv-old-transferqueue/bin/python -m pytest -q plugins/roll_transferqueue/tests
+
+# Downloads about 140 MB of wheels into .cache/registry once, and installs none of them.
+test-registry: install
+	$(BIN)/python -m pytest -q -m "registry"
 
 lint: install
 	$(BIN)/ruff check .
