@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from roll_core.cluster.calls import Call, Waiter
 from roll_core.cluster.group import WorkerGroup
@@ -14,8 +14,8 @@ from roll_core.cluster.spec import WorkerSpec
 from roll_core.cluster.worker import InferWorker, RewardActor, TrainWorker
 from roll_core.config.environment import role_environment
 from roll_core.config.resolution import reference_of
-from roll_core.config.schema import RewardConfig, RLVRConfig, WorkerConfig
 from roll_core.config.reward_options import reward_options
+from roll_core.config.schema import RewardConfig, RLVRConfig, WorkerConfig
 from roll_core.context import WorkerContext
 from roll_core.errors import RollError
 from roll_core.objects import absolute_spec
@@ -27,13 +27,13 @@ ENGINE_THREADS = 8
 """Calls an engine answers at once: one that generates, and room for aborts while it does."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What was decided on the driver before any worker starts."""
-
 REWARD_THREADS = 8
 """Calls a reward worker takes at once: samples that come while others are being scored join them."""
 
+
+@dataclass(frozen=True)
+class Setting:
+    """What was decided on the driver before any worker starts."""
 
     config: RLVRConfig
     platform: Platform

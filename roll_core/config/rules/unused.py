@@ -66,10 +66,10 @@ SAMPLING = {
     "max_length": "responses end at max_new_tokens",
     "logprobs": "the log-probabilities of sampled tokens are always kept",
 }
+REWARD = {
     "use_local": "programs run in the sandbox of this machine",
     "code_url": "programs run in the sandbox of this machine",
 } | {
-REWARD = {
     key: _OWN_OPTIONS
     for key in (
         "judge_prompt",
@@ -129,13 +129,13 @@ def _policy_loss(config: RLVRConfig) -> Iterator[str]:
             yield f"rewards.{name}.query_filter_config: has no effect; a group of one answer is always kept"
 
 
-def _says_more(data: DataArgs, training: DataArgs | None) -> bool:
 def _reward(name: str, reward: RewardConfig) -> Iterator[str]:
     """Keys that the reward of this domain does not take, though those of other domains may."""
     taken = OPTION_KEYS.get(reward_name(name, reward), {}) if is_builtin(name, reward) else {}
     yield from _written(reward, f"rewards.{name}", {key: why for key, why in REWARD.items() if key not in taken})
 
 
+def _says_more(data: DataArgs, training: DataArgs | None) -> bool:
     """Published configs repeat the template of the training data under actor_infer; that much is fine."""
     template = None if training is None else training.template
     return bool(data.model_fields_set - {"template"}) or data.template != template
