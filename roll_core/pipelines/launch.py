@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from roll_core.cluster.calls import Call, Waiter
 from roll_core.cluster.group import WorkerGroup
