@@ -13,7 +13,7 @@ from torch import nn
 
 from roll_core.errors import BadRequest, EngineFailed
 from roll_core.inference.vllm.log_probs import ScaledLogProbs
-from roll_core.inference.vllm.relay import Inlet, Outlet
+from roll_core.inference.vllm.relay import Inlet, Outlet, WorkerGone
 from roll_core.inference.vllm.requests import RequestRules
 from roll_core.weights.packing import unpack
 from tests.inference.models import ListReceiver, request
@@ -64,7 +64,7 @@ def test_a_worker_that_ends_early_ends_the_sending(weights: dict[str, torch.Tens
     with Outlet(1, fine, timeout_s=20) as outlet:
         worker = threading.Thread(target=take, args=(outlet.address, {}), kwargs={"stop_after": 1})
         worker.start()
-        with pytest.raises((ConnectionError, EngineFailed)):
+        with pytest.raises(WorkerGone):
             outlet.send(ListReceiver(weights))
         worker.join(20)
 
@@ -102,6 +102,8 @@ class Tensors(NamedTuple):
 class Sampler(nn.Module):
     """Takes token 1 in every row, spoils the logits as vLLM's does, and reports nonsense."""
 
+    logprobs_mode = "processed_logprobs"
+
     def forward(self, logits: torch.Tensor, sampling_metadata: Any) -> Any:
         logits.fill_(0.0)
         rows = logits.shape[0]
@@ -137,6 +139,16 @@ def test_restricted_sampling_reports_log_probs_at_the_temperature_alone(
     output = call(logits=logits, sampling_metadata=asked) if by_name else call(logits, asked)
     assert output.logprobs_tensors.logprobs[:, 0].tolist() == pytest.approx([float(value) for value in expected])
     assert output.logprobs_tensors.logprobs[:, 1].tolist() == [9.0, 9.0]
+
+
+def test_a_sampler_that_ignores_the_mode_it_is_given_is_corrected_always() -> None:
+    sampler = Sampler()
+    sampler.logprobs_mode = "raw_logprobs"
+    ScaledLogProbs(sampler)
+    logits = torch.randn(2, 6)
+    expected = (logits / 0.5).log_softmax(1)[:, 1]
+    output = sampler(logits, sampling(temperature=torch.tensor([0.5, 0.5])))
+    assert output.logprobs_tensors.logprobs[:, 0].tolist() == pytest.approx(expected.tolist())
 
 
 def test_plain_sampling_and_sampling_without_log_probs_are_left_alone() -> None:

@@ -17,12 +17,13 @@ from typing import Any, get_args
 from roll_core.errors import BadRequest, EngineFailed, IllegalOrder
 from roll_core.inference.base import Completion, FinishReason, GenerationRequest
 from roll_core.inference.running import GenerateCall
-from roll_core.inference.vllm.relay import Outlet
+from roll_core.inference.vllm.relay import Outlet, WorkerGone
 from roll_core.inference.vllm.requests import log_probs_of, sampling_of
 from roll_core.weights import WeightReceiver
 
 log = logging.getLogger(__name__)
 
+ENDED_EARLY = "vLLM ended an update of its weights before all of them had come"
 ENDING_S = 10.0
 FINISH_REASONS = get_args(FinishReason)
 ABORT_AGAIN_S = 0.05
@@ -155,11 +156,15 @@ class AsyncEngine:
             if calls[0].done():
                 # It ended before its time: with an error, or without having asked for all buckets.
                 self._answer(calls[0])
-                raise EngineFailed("vLLM ended an update of its weights before all of them had come")
+                raise EngineFailed(ENDED_EARLY)
 
         with Outlet(num_workers, check, self.timeout_s) as outlet:
             calls.append(self._schedule(self._engine.collective_rpc("roll_take_weights", args=(outlet.address,))))
-            outlet.send(receiver)
+            try:
+                outlet.send(receiver)
+            except WorkerGone as error:
+                self._answer(calls[0])
+                raise EngineFailed(ENDED_EARLY) from error
             answers = self._answer(calls[0])
         return [(digest, list(names)) for digest, names in answers]
 

@@ -2,7 +2,8 @@
 
 vLLM has two modes: `raw_logprobs` are of the logits without the temperature, `processed_logprobs` of what is left
 after penalties, top-k and top-p. Training scores an answer at its temperature over all tokens. The second mode says
-the same where nothing restricts sampling; where something does, the sampled token's log-prob is computed anew.
+the same where nothing restricts sampling; where something does, or where a platform's sampler knows only the first
+mode whatever it is told, the sampled token's log-prob is computed anew.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ class ScaledLogProbs:
     """Hooks around a sampler: the first keeps the logits as they come, the second replaces log-probs."""
 
     def __init__(self, sampler: nn.Module) -> None:
+        self._is_scaled = getattr(sampler, "logprobs_mode", None) == "processed_logprobs"
         self._scaled_NV: torch.Tensor | None = None
         sampler.register_forward_pre_hook(self._before, with_kwargs=True)
         sampler.register_forward_hook(self._after, with_kwargs=True)
@@ -27,8 +29,8 @@ class ScaledLogProbs:
     def _before(self, _sampler: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._scaled_NV = None
         logits_NV, sampling = (*args, *(kwargs[name] for name in ("logits", "sampling_metadata") if name in kwargs))[:2]
-        is_whole = sampling.top_k is None and sampling.top_p is None and sampling.no_penalties
-        if sampling.max_num_logprobs is None or is_whole:
+        is_plain = sampling.top_k is None and sampling.top_p is None and sampling.no_penalties
+        if sampling.max_num_logprobs is None or (is_plain and self._is_scaled):
             return
         # A copy: the sampler writes into the logits it is given.
         scaled_NV = logits_NV.to(torch.float32, copy=True)

@@ -27,6 +27,10 @@ MEMORY = Path("/dev/shm")
 OPENED = b"o"
 
 
+class WorkerGone(Exception):
+    """A worker closed its end, or its process ended, before all buckets had come."""
+
+
 class Outlet:
     """The strategy's end. `check` is called while it waits, and raises where the workers have failed."""
 
@@ -54,6 +58,7 @@ class Outlet:
         """Hand on every bucket; the workers' answers come with the call that made them listen.
 
         Raises:
+            WorkerGone: a worker left early; the call that made it listen knows why.
             Whatever `receiver` or `check` raises. The workers then end their loading with what they have.
         """
         self._meet()
@@ -84,14 +89,19 @@ class Outlet:
                 if time.monotonic() > deadline:
                     raise
                 continue
+            except ConnectionError as error:
+                raise WorkerGone from error
             if answer == b"":
-                self.check()
-                raise ConnectionError("an engine's worker ended while it took weights")
+                raise WorkerGone
             return answer
 
     def _say(self, message: dict[str, Any]) -> None:
+        line = json.dumps(message).encode() + b"\n"
         for connection in self._workers:
-            connection.sendall(json.dumps(message).encode() + b"\n")
+            try:
+                connection.sendall(line)
+            except ConnectionError as error:
+                raise WorkerGone from error
 
     @staticmethod
     def _write(path: Path, bucket: Bucket, num_bytes: int) -> None:

@@ -1,8 +1,8 @@
 """What runs inside vLLM's worker processes, on any device: vLLM adds this class to its own worker class.
 
-It uses what every worker of vLLM has since 0.23: `reload_weights` and `model_runner`. Loading into the model directly
-would be faster to write and wrong: after loading, some devices keep weights only in a layout of their own, and
-`reload_weights` makes that anew, layer by layer.
+It uses what the workers of every platform have since 0.23: a `model_runner` that can `reload_weights`. Loading into the
+model directly would be shorter and wrong: after loading, some devices keep weights only in a layout of their own,
+which `reload_weights` makes anew, layer by layer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class WorkerExtension:
     """Methods that the strategy calls on every rank of its engine. Their names begin with `roll_`, as vLLM's do not."""
 
     model_runner: Any
-    reload_weights: Any
+    vllm_config: Any
 
     def roll_prepare(self) -> bool:
         """Once, after the start; whether log-probs are right for every way of sampling, or only for plain sampling."""
@@ -42,13 +42,15 @@ class WorkerExtension:
         All buckets go through one call of `reload_weights`: a layer whose parts come in different buckets is whole
         only at the end.
         """
+        from vllm.config import set_current_vllm_config
+
         taken: list[tuple[str, tuple[int, ...]]] = []
-        with Inlet(address) as inlet, _watched(self.model_runner.get_model()) as loaded:
+        model = self.model_runner.get_model()
+        with Inlet(address) as inlet, _watched(model) as loaded, set_current_vllm_config(self.vllm_config):
             # A generator, so that loading holds no more than the layers that are not whole yet.
-            self.reload_weights(weights_iterator=_tensors(inlet, taken))
-            version = inlet.version
-        parameters = {name for name, _ in self.model_runner.get_model().named_parameters()}
-        return digest_of(version, taken), sorted(parameters - loaded)
+            self.model_runner.reload_weights(weights_iterator=_tensors(inlet, taken))
+        parameters = {name for name, _ in model.named_parameters()}
+        return digest_of(inlet.version, taken), sorted(parameters - loaded)
 
 
 def _tensors(inlet: Inlet, taken: list[tuple[str, tuple[int, ...]]]) -> Iterator[tuple[str, torch.Tensor]]:
