@@ -12,7 +12,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from roll_core.config.files import compose_file
 from roll_core.config.interpolation import referenced_keys, resolved
-from roll_core.errors import ConfigError, Problem
 from roll_core.migrate.draft import Change, Draft, Left
 from roll_core.migrate.engines import fit_length, migrate_engine
 from roll_core.migrate.environment import migrate_environment
@@ -52,12 +51,14 @@ def migrate_file(path: Path, platform_name: str, registry: Registry) -> Migrated
     composed = compose_file(path).config
     with path.open(encoding="utf-8", newline="") as stream:
         text = stream.read()
-    if re.search(r"^---\s*$.*^---\s*$", text, re.MULTILINE | re.DOTALL):
-        raise ConfigError([Problem("", "holds several documents, and a config is one")], str(path))
     values, _ = resolved(composed)
-    draft = Draft(YamlText(text), values)
+    if not values:
+        return Migrated(text)
+    # A mark that some editors put before the first character; it is no part of the YAML.
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    draft = Draft(YamlText(text.removeprefix(mark)), values)
     migrate(draft, platform, registry)
-    return Migrated(draft.yaml.text, draft.changes, draft.left)
+    return Migrated(mark + draft.yaml.text, draft.changes, draft.left)
 
 
 def migrate(draft: Draft, platform: Platform, registry: Registry) -> None:

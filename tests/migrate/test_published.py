@@ -88,7 +88,7 @@ def test_comments_and_the_order_of_keys_stay(path: Path) -> None:
     assert [key for key in yaml.safe_load(before) if key in yaml.safe_load(after)] == list(yaml.safe_load(after))
 
 
-@pytest.mark.parametrize("path", CONFIGS[::3], ids=NAMES[::3])
+@pytest.mark.parametrize("path", CONFIGS[::4], ids=NAMES[::4])
 def test_the_way_back_and_there_again_ends_in_the_same_config(path: Path, registry: Registry, tmp_path: Path) -> None:
     there = migrated_to_npu(path)
     place = beside(path, there.text, tmp_path)
@@ -127,6 +127,25 @@ def test_only_lines_about_the_platform_change() -> None:
         "+       reshard_after_forward: true",
         "+       offload_policy: false",
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "# nothing yet\n", "\ufeffmax_steps: 3\n", "actor_train: 5\nsystem_envs: [1]\nrewards: x\nmax_steps: 1\n"],
+)
+def test_a_file_without_anything_to_migrate_stays_as_it_is(text: str, registry: Registry, tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(text, encoding="utf-8", newline="")
+    assert migrate_file(path, "npu", registry) == Migrated(text)
+
+
+def test_line_ends_and_marks_of_other_editors_stay(registry: Registry, tmp_path: Path) -> None:
+    lines = ["\ufeffactor_train:", "  strategy_args:", "    strategy_name: megatron_train # x", "  device_mapping: [0]"]
+    path = tmp_path / "run.yaml"
+    path.write_text("\r\n".join(lines), encoding="utf-8", newline="")
+    text = migrate_file(path, "npu", registry).text
+    assert text.startswith("\ufeffactor_train:\r\n  strategy_args:\r\n    strategy_name: fsdp2_train # x\r\n")
+    assert text.count("\n") == text.count("\r\n")
 
 
 def rows_per_step(path: Path, text: str, tmp_path: Path) -> int:
