@@ -77,6 +77,16 @@ class Waiter:
         self._check(finished, calls)
         return [call for call in finished if call.ref in by_ref]
 
+    def poll(self, calls: Sequence[Call], seconds: float) -> list[Call]:
+        """Those calls that have finished within some seconds, perhaps none; errors as in `wait`."""
+        import ray
+
+        by_ref = {call.ref: call for call in calls}
+        if not by_ref:
+            return []
+        done, _ = ray.wait([*by_ref, *self.watches], num_returns=1, timeout=seconds)
+        return self.ready(calls) if done else []
+
     def take(self, stream: Call) -> Any | None:
         """The next item of a call that yields; None when there are no more. Errors as in `wait`."""
         import ray

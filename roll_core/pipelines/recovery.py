@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Protocol
 
 from roll_core.checkpoint import CheckpointFolder, PipelineState, Resume, load_pipeline_state, save_pipeline_state
 from roll_core.cluster.calls import Waiter
 from roll_core.cluster.group import WorkerGroup
 from roll_core.config.schema import RLVRConfig
-from roll_core.data.sampler import PromptSampler
 from roll_core.errors import RollError, WorkerDied
 from roll_core.pipelines.interrupts import Interrupts
 from roll_core.pipelines.launch import Crew
@@ -18,6 +18,16 @@ from roll_core.pipelines.shaping import Shaper
 
 RESCUE_TIMEOUT_S = 60.0
 """How long the trainers may take to save after something else failed."""
+
+
+class Rollout(Protocol):
+    """What draws prompts, and must go on drawing where it was."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it is, as JSON data."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
 
 
 class Recovery:
@@ -34,12 +44,12 @@ class Recovery:
         folder: CheckpointFolder,
         crew: Crew,
         waiter: Waiter,
-        sampler: PromptSampler,
+        rollout: Rollout,
         shaper: Shaper,
         interrupts: Interrupts,
     ) -> None:
         self.config, self.folder, self.crew, self.waiter = config, folder, crew, waiter
-        self.sampler, self.shaper, self.interrupts = sampler, shaper, interrupts
+        self.rollout, self.shaper, self.interrupts = rollout, shaper, interrupts
         self.step = 0
         self.saved_step = 0
         self.last_path: Path | None = None
@@ -53,7 +63,7 @@ class Recovery:
         ]
         self.waiter.wait(calls)
         state = load_pipeline_state(resume.path)
-        self.sampler.load_state_dict(state.sampler)
+        self.rollout.load_state_dict(state.sampler)
         self.shaper.load_state_dict(state.other["shaper"])
         self.step = self.saved_step = state.step
         self._at_last_step = self._snapshot()
@@ -123,5 +133,5 @@ class Recovery:
 
     def _snapshot(self) -> PipelineState:
         return PipelineState(
-            step=self.step, sampler=self.sampler.state_dict(), other={"shaper": self.shaper.state_dict()}
+            step=self.step, sampler=self.rollout.state_dict(), other={"shaper": self.shaper.state_dict()}
         )

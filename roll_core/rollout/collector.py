@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from roll_core.config.schema import RewardConfig
 from roll_core.data.prompts import PromptDataset
 from roll_core.data.sampler import PromptSampler
-from roll_core.errors import RollError
+from roll_core.errors import CheckpointError, RollError
 from roll_core.inference import SamplingParams
 from roll_core.rewards import Status
 from roll_core.rollout.filters import GroupFilter, group_filter
@@ -18,6 +20,22 @@ from roll_core.rollout.scheduler import RolloutScheduler
 DRAW_LIMIT = 10
 """A step draws at most this many times its batch before it gives up: with data far too hard or too easy, every
 prompt is dropped and drawing on would never end."""
+
+
+class QueryFilters:
+    """Each domain's `query_filter_config`. A prompt of which no response could be scored is never kept."""
+
+    def __init__(self, rewards: Mapping[str, RewardConfig]) -> None:
+        self.filters: dict[str, tuple[GroupFilter, Mapping[str, object]]] = {
+            domain: (group_filter(reward.query_filter_config.type), reward.query_filter_config.filter_args)
+            for domain, reward in rewards.items()
+        }
+
+    def __call__(self, group: Sequence[Sample]) -> bool:
+        """Whether the responses to one prompt are trained on."""
+        keep, arguments = self.filters[group[0].prompt.domain]
+        scores = [sample.score.score for sample in group if sample.score.is_graded]
+        return bool(scores) and keep(scores, arguments) if len(group) > 1 else True
 
 
 class Collector:
@@ -34,10 +52,7 @@ class Collector:
     ) -> None:
         self.scheduler, self.dataset, self.sampler = scheduler, dataset, sampler
         self.num_samples, self.params = num_samples, params
-        self.filters: dict[str, tuple[GroupFilter, Mapping[str, object]]] = {
-            domain: (group_filter(reward.query_filter_config.type), reward.query_filter_config.filter_args)
-            for domain, reward in rewards.items()
-        }
+        self.keeps = QueryFilters(rewards)
 
     def __call__(self, step: int) -> tuple[list[Sample], dict[str, float]]:
         """Samples of a full batch, groups together, and how many prompts were drawn and dropped.
@@ -58,13 +73,13 @@ class Collector:
             missing: Counter[str] = Counter()
             for start in range(0, len(samples), self.num_samples):
                 group = samples[start : start + self.num_samples]
-                if self._keeps(group):
+                if self.keeps(group):
                     kept += group
                 else:
                     dropped.append(group)
                     missing[group[0].prompt.domain] += 1
             if missing and drawn + missing.total() > DRAW_LIMIT * batch_size:
-                raise RollError(_gave_up(dropped, drawn, batch_size))
+                raise RollError(gave_up(dropped, drawn, batch_size))
             wanted = [index for domain, count in missing.items() for index in self.sampler.draw(domain, count, in_use)]
             in_use.update(wanted)
         counts = {
@@ -74,14 +89,38 @@ class Collector:
         }
         return kept, {name: float(count) for name, count in counts.items()}
 
-    def _keeps(self, group: Sequence[Sample]) -> bool:
-        keep, arguments = self.filters[group[0].prompt.domain]
-        scores = [sample.score.score for sample in group if sample.score.status is Status.OK]
-        return bool(scores) and keep(scores, arguments) if len(group) > 1 else True
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing runs between calls, so there is nothing to do for it."""
+        yield
+
+    def weights_are(self, version: int) -> None:
+        """Engines have new weights: of no interest to samples that are all generated after them."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint must hold: where in the data the run is."""
+        return self.sampler.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint.
+
+        Raises:
+            CheckpointError: it was made by a run that generates while it trains; or with other prompts.
+        """
+        if "open" in state:
+            raise CheckpointError(
+                f"the checkpoint holds {len(state['open'])} prompts that were on their way when it was made"
+                "\n  try: async_generation_ratio as in the run that made it"
+            )
+        self.sampler.load_state_dict(state)
+
+    def close(self) -> None:
+        """Nothing is left running."""
 
 
-def _gave_up(dropped: Sequence[Sequence[Sample]], drawn: int, batch_size: int) -> str:
-    graded = [[one.score.score for one in group if one.score.status is Status.OK] for group in dropped]
+def gave_up(dropped: Sequence[Sequence[Sample]], drawn: int, batch_size: int) -> str:
+    """Why a step cannot be filled: what the scores of the dropped prompts, or the failures to score, looked like."""
+    graded = [[one.score.score for one in group if one.score.is_graded] for group in dropped]
     means = [sum(scores) / len(scores) for scores in graded if scores]
     right, wrong, ungraded = sum(mean == 1 for mean in means), sum(mean == 0 for mean in means), graded.count([])
     head = f"{len(dropped)} of {drawn} prompts were dropped, and the step needs {batch_size}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from roll_core.cluster.calls import Call
@@ -19,9 +20,15 @@ class RewardRouter:
         self._waiting = {domain: [0] * len(group) for domain, group in self.domains.items()}
         self._sent: dict[Call, tuple[str, int, list[str]]] = {}
         self._pids: dict[str, int] = {}
+        # Rollouts may run in a thread of their own, beside a validation.
+        self._lock = threading.Lock()
 
     def submit(self, domain: str, samples: Mapping[str, RewardSample]) -> list[Call]:
         """Have samples (by request id) scored; split over the domain's workers where there are enough of them."""
+        with self._lock:
+            return self._submit(domain, samples)
+
+    def _submit(self, domain: str, samples: Mapping[str, RewardSample]) -> list[Call]:
         if domain not in self.domains:
             raise RollError(f"no reward for domain '{domain}'\n  configured: {', '.join(self.domains) or 'none'}")
         group, waiting = self.domains[domain], self._waiting[domain]
@@ -43,6 +50,10 @@ class RewardRouter:
         Raises:
             RollError: a worker that did not return exactly one score per sample.
         """
+        with self._lock:
+            return self._collect(call, result)
+
+    def _collect(self, call: Call, result: tuple[Sequence[Score], int]) -> dict[str, Score]:
         scores, pid = result
         domain, rank, ids = self._sent.pop(call)
         self._waiting[domain][rank] -= len(ids)

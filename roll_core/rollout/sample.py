@@ -24,6 +24,8 @@ class Sample:
     completion: Completion
     text: str
     score: Score
+    first_version: int | None = None
+    """Version of the weights that sampled its first token, where later ones may have sampled the rest."""
 
 
 def seed_of(run_seed: int, purpose: str, step: int, row_id: str, group: int, index: int) -> int:

@@ -69,9 +69,9 @@ class RolloutScheduler:
                 if finished is None:
                     running.remove(call)
                     continue
-                texts = self._decode(finished)
+                texts = self.decode(finished)
                 completions |= {c.request_id: (c, text) for c, text in zip(finished, texts)}
-                running += self._score(finished, texts, {c.request_id: prompt_of[c.request_id][1] for c in finished})
+                running += self.score(finished, texts, {c.request_id: prompt_of[c.request_id][1] for c in finished})
         return [
             Sample(prompt, group, *completions[request_id], scores[request_id])
             for request_id, (group, prompt) in prompt_of.items()
@@ -88,14 +88,16 @@ class RolloutScheduler:
             if share
         ]
 
-    def _decode(self, completions: Sequence[Completion]) -> list[str]:
+    def decode(self, completions: Sequence[Completion]) -> list[str]:
+        """Texts of responses, without special tokens."""
         return self.tokenizer.batch_decode(
             [completion.token_ids for completion in completions], skip_special_tokens=True
         )
 
-    def _score(
+    def score(
         self, completions: Sequence[Completion], texts: Sequence[str], prompts: Mapping[str, Prompt]
     ) -> list[Call]:
+        """Have responses scored; `prompts` by request id. Results go to the reward router's `collect`."""
         by_domain: dict[str, dict[str, RewardSample]] = {}
         for completion, text in zip(completions, texts):
             prompt = prompts[completion.request_id]

@@ -188,16 +188,6 @@ def test_a_transport_that_nobody_brings_names_its_package(small: Small, core: Re
             "    try:   in out there are: checkpoint-100, checkpoint-200",
         ),
         (
-            {"async_generation_ratio": 1},
-            "async_generation_ratio: rollouts that run while others train are not part of this version\n"
-            "    given: 1.0\n    try:   async_generation_ratio: 0",
-        ),
-        (
-            {"transfer_backend": {"backend_name": "local"}},
-            "transfer_backend: a transport of your choice is not part of this version\n"
-            "    try:   leave the key out: batches then travel with Ray's calls",
-        ),
-        (
             {"actor_train.worker_cls": "mine.workers.Trainer"},
             "actor_train.worker_cls: a worker class of your own is not part of this version; what a role does is its "
             "strategy's\n    given: 'mine.workers.Trainer'\n    try:   leave the key out",

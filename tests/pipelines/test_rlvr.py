@@ -1,5 +1,6 @@
 """Decisions of the loop that a config makes: who is trained, when engines get weights, who scores."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from roll_core.config.schema import RLVRConfig
 from roll_core.data import DataProto
 from roll_core.pipelines import rlvr
+from roll_core.pipelines.delivery import Delivery
 from roll_core.pipelines.scoring import Scoring
 from roll_core.trackers import Timers
 from tests.rollout.groups import Group, Waiter
@@ -27,7 +29,17 @@ def pipeline(**keys: Any) -> rlvr.RlvrPipeline:
     turns = SimpleNamespace(begin_update=lambda: None, begin_generation=lambda: None)
     crew = SimpleNamespace(actor_train=None, reference=None, critic=None)
     reporter = SimpleNamespace(timers=Timers())
-    parts: Any = SimpleNamespace(config=config, crew=crew, waiter=None, weights=weights, turns=turns, reporter=reporter)
+    collector = SimpleNamespace(paused=nullcontext, weights_are=lambda version: None)
+    parts: Any = SimpleNamespace(
+        config=config,
+        crew=crew,
+        waiter=None,
+        weights=weights,
+        turns=turns,
+        reporter=reporter,
+        collector=collector,
+        delivery=Delivery(),
+    )
     return rlvr.RlvrPipeline(parts)
 
 
@@ -73,6 +85,6 @@ def test_each_column_comes_from_the_role_that_makes_it() -> None:
     columns = {"prompts": lengths[:, None], "responses": lengths[:, None], "response_mask": lengths[:, None] > 0}
     batch = DataProto({**columns, "prompt_lengths": lengths, "response_lengths": lengths})
     actor, reference, critic = (Scorers(role, 2) for role in ("actor_train", "reference", "critic"))
-    scored = Scoring(actor, reference, critic, Waiter())(batch, 1.0, by_actor=True)  # type: ignore[arg-type]
+    scored = Scoring(actor, reference, critic, Waiter(), Delivery())(batch, 1.0, by_actor=True)  # type: ignore[arg-type]
     found = {name: float(scored[name].mean()) for name in ("old_log_probs", "ref_log_probs", "values")}
     assert found == {"old_log_probs": 0.0, "ref_log_probs": 1.0, "values": 7.0}

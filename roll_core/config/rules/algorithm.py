@@ -83,6 +83,12 @@ def _asynchronous(config: RLVRConfig) -> Iterator[Problem]:
     if ratio > 0 and config.generate_opt_level != 1:
         rule = "must be 1 with async_generation_ratio above 0"
         yield Problem("generate_opt_level", rule, config.generate_opt_level, "generate_opt_level: 1")
+    if ratio > 0 and config.model_update_frequency != 1:
+        rule = "must be 1 with async_generation_ratio above 0, as the age of a rollout is counted in updates"
+        yield Problem("actor_train.model_update_frequency", rule, config.model_update_frequency, "leave it out")
+    if ratio == 0 and config.is_use_additional_prompts:
+        rule = "needs async_generation_ratio of at least 1: other steps draw prompts anew where a filter dropped some"
+        yield Problem("is_use_additional_prompts", rule, True, "leave it out")
 
 
 def _pairs(config: RLVRConfig) -> Iterator[Problem]:

@@ -25,7 +25,6 @@ PIPELINE = {
     "length_profiler_dir": _PROFILES,
     "otlp_output_dir": "no traces are written",
     "is_num_return_sequences_expand": "each response is a request of its own",
-    "max_additional_running_prompts": "no prompts beyond the batch are run",
     "pipeline_cls": "the kind of a config is told by its keys",
     "opsd_solution_key": "distillation is not part of this version",
     "opsd_max_solution_length": "distillation is not part of this version",
@@ -91,6 +90,8 @@ def notices(config: RLVRConfig) -> Iterator[str]:
     yield from _written(config, "", PIPELINE)
     yield from _written(config.checkpoint_config, "checkpoint_config", CHECKPOINT)
     yield from _policy_loss(config)
+    if "max_additional_running_prompts" in config.model_fields_set and not config.is_use_additional_prompts:
+        yield "max_additional_running_prompts: has no effect without is_use_additional_prompts: true"
     for path, role in config.roles().items():
         yield from _role(config, path, role)
     for name, reward in config.rewards.items():
