@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from roll_core.backend import Availability
 from roll_core.errors import PluginError
@@ -29,24 +27,6 @@ CONTRACTS: Mapping[str, type[Contract]] = {
     "transport": TransportContract,
     "patch": PatchContract,
 }
-
-
-class SuiteModule(pytest.Module):
-    """`roll_core.testing.suite`, whose classes depend on the plugin that is asked for."""
-
-    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        """A class for the plugin, and one for each backend it offers."""
-        plugin = self.config.getoption("--roll-plugin")
-        if plugin is None:
-            known = ", ".join(record.name for record in load_plugins().records)
-            raise pytest.UsageError(f"{self.name} is run on a plugin: --roll-plugin NAME\n  installed: {known}")
-        try:
-            record_of(plugin)
-        except LookupError as error:
-            raise pytest.UsageError(str(error)) from None
-        for title, contract in contracts_of(plugin):
-            setattr(self.obj, title, contract)  # pytest asks the module for each class by name.
-            yield pytest.Class.from_parent(self, name=title, obj=contract)
 
 
 def contracts_of(plugin: str) -> Iterator[tuple[str, type[Contract]]]:

@@ -5,6 +5,7 @@ pytest loads this in every project where roll-core is installed, so it imports n
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,30 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     """The suite is made from what the plugin offers; every other module is pytest's own affair."""
     if module_path != SUITE:
         return None
-    from roll_core.testing.collecting import SuiteModule
-
     return SuiteModule.from_parent(parent, path=module_path, nodeid=SUITE_ID)
+
+
+class SuiteModule(pytest.Module):
+    """`roll_core.testing.suite`, whose classes depend on the plugin that is asked for."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """A class for the plugin, and one for each backend it offers."""
+        from roll_core.plugins import load_plugins
+        from roll_core.testing.plugin_contract import record_of
+
+        plugin = self.config.getoption("--roll-plugin")
+        if plugin is None:
+            known = ", ".join(record.name for record in load_plugins().records)
+            raise pytest.UsageError(f"{SUITE_ID} is run on a plugin: --roll-plugin NAME\n  installed: {known}")
+        try:
+            record_of(plugin)
+        except LookupError as error:
+            raise pytest.UsageError(str(error)) from None
+        from roll_core.testing.collecting import contracts_of
+
+        for title, contract in contracts_of(plugin):
+            setattr(self.obj, title, contract)  # pytest asks the module for each class by name.
+            yield pytest.Class.from_parent(self, name=title, obj=contract)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
