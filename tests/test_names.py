@@ -57,3 +57,16 @@ def test_a_shared_resource_is_taken_for_the_platform_whose_files_are_here() -> N
     assert names.device_evidence(["/dev/kfd"], {"GPU": 2}) == {"rocm": ["/dev/kfd", "2 GPU in the Ray cluster"]}
     assert set(names.device_evidence([], {"GPU": 2})) == {"cuda", "rocm"}
     assert names.device_evidence([], {"CPU": 8, "NPU": 0}) == {}
+
+
+def test_a_variable_has_another_name_on_another_platform_or_none() -> None:
+    assert names.same_variable("NCCL_SOCKET_IFNAME", "npu") == "HCCL_SOCKET_IFNAME"
+    assert names.same_variable("HCCL_SOCKET_IFNAME", "cuda") == "NCCL_SOCKET_IFNAME"
+    assert names.same_variable("ASCEND_LAUNCH_BLOCKING", "rocm") is None
+    assert names.same_variable("NCCL_DEBUG", "npu") is None
+
+
+def test_paths_show_whose_software_they_lead_to() -> None:
+    assert names.platforms_of_paths("/usr/lib:/usr/local/cuda-12.4/lib64") == ("cuda",)
+    assert names.platforms_of_paths("/usr/local/Ascend/driver/lib64:/opt/rocm") == ("npu", "rocm")
+    assert names.platforms_of_paths("/usr/lib:/srv/barracuda") == ()
