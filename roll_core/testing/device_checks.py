@@ -52,6 +52,34 @@ def _result(process: subprocess.Popen[bytes], rank: int, folder: Path) -> dict[s
     return found
 
 
+def shares_memory(platform: Platform) -> bool:
+    """Whether what another process writes to a tensor on the device is seen here; the platform has been set up."""
+    import torch
+    import torch.multiprocessing as multiprocessing
+
+    context = multiprocessing.get_context("spawn")
+    tensors, is_done = context.Queue(), context.Event()
+    values = torch.ones(1024, device=platform.device(0))
+    worker = context.Process(target=_double, args=(type(platform), tensors, is_done))
+    worker.start()
+    tensors.put(values)
+    in_time = is_done.wait(TIMEOUT_S)
+    if not in_time:
+        worker.kill()
+    worker.join()
+    return in_time and float(values.sum()) == 2048.0
+
+
+def _double(platform_class: type[Platform], tensors: Any, is_done: Any) -> None:
+    platform = platform_class()
+    platform.setup()
+    values = tensors.get(timeout=TIMEOUT_S)
+    values.mul_(2)
+    if platform.device_type != "cpu":
+        platform.torch.synchronize()
+    is_done.set()
+
+
 def main(target: str, rank: int, num_ranks: int, port: int, folder: Path) -> None:
     """One rank: join, try the collectives, and take a step of a sharded model."""
     import importlib

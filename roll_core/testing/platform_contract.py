@@ -23,7 +23,7 @@ from roll_core.errors import Problem
 from roll_core.findings import Finding, KnownError, Level
 from roll_core.platforms import Ability, EngineDefaults, Platform
 from roll_core.testing.contract import Contract, needs, skip_or_fail
-from roll_core.testing.device_checks import run_ranks
+from roll_core.testing.device_checks import run_ranks, shares_memory
 from roll_core.testing.fresh import HEAVY, in_fresh_interpreter, tops
 from roll_core.testing.sample_config import sample_config
 
@@ -280,6 +280,10 @@ class PlatformContract(Contract):
 
         values = torch.ones(8, 8, dtype=torch.float16, device=device.device(0))
         assert (values @ values).float().cpu().unique().tolist() == [8.0]  # type: ignore[no-untyped-call]
+
+    @needs(Ability.DEVICE_IPC)
+    def test_device_memory_is_shared_between_processes(self, device: Platform) -> None:
+        assert shares_memory(device), "what another process wrote to a tensor on the device is not seen here"
 
     def test_collectives_and_a_sharded_step_over_its_backend(self, device: Platform) -> None:
         if device.device_count() < self.num_ranks and device.visible_devices_env:
