@@ -22,6 +22,10 @@ DRAW_LIMIT = 10
 prompt is dropped and drawing on would never end."""
 
 
+SURE_SAMPLES = 16
+"""So many answers without a single score, and none with one, show that the reward is broken: no more are drawn."""
+
+
 class QueryFilters:
     """Each domain's `query_filter_config`. A prompt of which no response could be scored is never kept."""
 
@@ -78,7 +82,8 @@ class Collector:
                 else:
                     dropped.append(group)
                     missing[group[0].prompt.domain] += 1
-            if missing and drawn + missing.total() > DRAW_LIMIT * batch_size:
+            is_hopeless = len(dropped) == drawn and drawn * self.num_samples >= SURE_SAMPLES and _are_ungraded(dropped)
+            if missing and (is_hopeless or drawn + missing.total() > DRAW_LIMIT * batch_size):
                 raise RollError(gave_up(dropped, drawn, batch_size))
             wanted = [index for domain, count in missing.items() for index in self.sampler.draw(domain, count, in_use)]
             in_use.update(wanted)
@@ -132,6 +137,10 @@ def gave_up(dropped: Sequence[Sequence[Sample]], drawn: int, batch_size: int) ->
         "\n  try: easier prompts where answers are all wrong, harder ones where they are all right, more answers"
         " per prompt (num_return_sequences_in_group), or a wider query_filter_config"
     )
+
+
+def _are_ungraded(groups: Sequence[Sequence[Sample]]) -> bool:
+    return not any(sample.score.is_graded for group in groups for sample in group)
 
 
 def _reasons(dropped: Sequence[Sequence[Sample]], shown: int = 3) -> str:

@@ -77,8 +77,8 @@ def test_a_reward_that_never_works_is_told_apart_from_wrong_answers() -> None:
     with pytest.raises(RollError) as caught:
         collector(table, 100, 4, {})(1)
     assert str(caught.value).splitlines() == [
-        "40 of 40 prompts were dropped, and the step needs 4",
-        "  no answer could be scored: 40",
-        "  80 x error: ZeroDivisionError: division by zero",
+        "8 of 8 prompts were dropped, and the step needs 4",
+        "  no answer could be scored: 8",
+        "  16 x error: ZeroDivisionError: division by zero",
         "  try: `roll score --reward NAME FILE.jsonl` with this reward, on a few responses",
     ]
