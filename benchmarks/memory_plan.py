@@ -14,10 +14,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,18 @@ from machine import QUIET, write_record
 
 TOLERANCE = 0.20
 STEPS = 2
+TINY = "tiny"
+RANK = "MEMORY_PLAN_RANK"
+"""The variable with the rank of a process and the port of its group."""
 GIVE_BACK = {"MALLOC_MMAP_THRESHOLD_": str(2**20)}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A role with a model: `sizes` are the model's, `kind` what the role does, `rows` those of one micro-batch."""
+    """A role with a model: `sizes` are the model's, `kind` what the role does, `rows` those of one micro-batch.
+
+    With several `ranks`, what is measured and estimated is each one's; the largest counts.
+    """
 
     name: str
     kind: str
@@ -42,6 +49,7 @@ class Case:
     response: int
     tied: bool = False
     micro_batches: int = 1
+    ranks: int = 1
     model_args: dict[str, Any] = field(default_factory=dict)
     strategy: dict[str, Any] = field(default_factory=dict)
 
@@ -65,6 +73,7 @@ CASES = (
     # Weights, gradients and optimiser decide.
     Case("train-weights", "train", WEIGHTS, 2, 32, 32),
     Case("train-accumulated", "train", WEIGHTS, 2, 32, 32, micro_batches=3),
+    Case("train-ranks", "train", WEIGHTS, 2, 32, 32, ranks=2),
     Case("train-bf16", "train", WEIGHTS, 2, 32, 32, model_args={"dtype": "bf16"}),
     # What backward keeps decides.
     Case("train-activations", "train", LAYERS, 8, 128, 256, model_args={"disable_gradient_checkpointing": True}),
@@ -86,7 +95,7 @@ def settings(case: Case, folder: Path) -> dict[str, Any]:
             "lr_scheduler_type": "constant",
         },
         "strategy_args": {"strategy_name": strategies[case.kind], "strategy_config": case.strategy},
-        "device_mapping": [0],
+        "device_mapping": list(range(case.ranks)),
         "infer_batch_size": case.rows,
     }
     path = {"train": "actor_train", "score": "reference", "generate": "actor_infer"}[case.kind]
@@ -94,7 +103,7 @@ def settings(case: Case, folder: Path) -> dict[str, Any]:
     roles = {"actor_infer": other} | {path: role}
     return roles | {
         "pretrain": str(folder),
-        "rollout_batch_size": case.rows * case.micro_batches,
+        "rollout_batch_size": case.rows * case.micro_batches * case.ranks,
         "num_return_sequences_in_group": 1,
         "prompt_length": case.prompt,
         "response_length": case.response,
@@ -131,14 +140,17 @@ def run(case: Case, folder: Path) -> None:
     {"train": _train, "score": _score, "generate": _generate}[case.kind](config, case)
 
 
-def _strategy(config: Any, path: str, kind: str) -> Any:
+def _strategy(config: Any, path: str, case: Case) -> Any:
     from roll_core.context import WorkerContext
     from roll_core.inference.hf import HfInferStrategy
     from roll_core.platforms.cpu import CpuPlatform
     from roll_core.training.fsdp2 import Fsdp2Strategy
 
-    context = WorkerContext(path, 0, 1, timeout_s=60)
-    kind_class = HfInferStrategy if kind == "generate" else Fsdp2Strategy
+    rank, port = (int(text) for text in os.environ.get(RANK, "0,0").split(","))
+    # The tiny model's group ends before the case's begins, and its port is not free at once.
+    port += 1 if case.name == TINY else 0
+    context = WorkerContext(path, rank, case.ranks, master_port=port if case.ranks > 1 else 0, timeout_s=300)
+    kind_class = HfInferStrategy if case.kind == "generate" else Fsdp2Strategy
     return kind_class(config.roles()[path], CpuPlatform(), context)
 
 
@@ -146,7 +158,7 @@ def _train(config: Any, case: Case) -> None:
     from roll_core.training.base import TrainPlan
     from tests.training.support import advantage_loss
 
-    strategy = _strategy(config, "actor_train", "train")
+    strategy = _strategy(config, "actor_train", case)
     strategy.setup(TrainPlan(total_steps=STEPS))
     rows = _rows(case)
     for _ in range(STEPS):
@@ -155,7 +167,7 @@ def _train(config: Any, case: Case) -> None:
 
 
 def _score(config: Any, case: Case) -> None:
-    strategy = _strategy(config, "reference", "score")
+    strategy = _strategy(config, "reference", case)
     strategy.setup(None)
     for _ in range(STEPS):
         strategy.log_probs(_rows(case), temperature=0.99)
@@ -165,7 +177,7 @@ def _score(config: Any, case: Case) -> None:
 def _generate(config: Any, case: Case) -> None:
     from roll_core.inference.base import GenerationRequest, SamplingParams
 
-    strategy = _strategy(config, "actor_infer", "generate")
+    strategy = _strategy(config, "actor_infer", case)
     strategy.start()
     params = SamplingParams(max_new_tokens=case.response, temperature=1.0)
     requests = [
@@ -210,8 +222,7 @@ def resident(key: str) -> int:
 
 def measure(case: Case) -> dict[str, Any]:
     """The estimate and the measured growth of this process."""
-    tiny = Case("tiny", case.kind, _sizes(32, 64, 2, 1024, heads=4), 2, 8, 8, strategy=case.strategy,
-                model_args=case.model_args)  # fmt: skip
+    tiny = replace(case, name=TINY, sizes=_sizes(32, 64, 2, 1024, heads=4), rows=2, prompt=8, response=8)
     with tempfile.TemporaryDirectory() as folder:
         for number, one in enumerate((tiny, case)):
             # Made in another process, so that this one's memory does not know the model yet.
@@ -226,15 +237,30 @@ def measure(case: Case) -> dict[str, Any]:
         return {"need": estimate(case, Path(folder) / "1"), "measured": measured}
 
 
-def in_a_process(case: Case) -> dict[str, Any]:
-    """`measure` in a fresh interpreter."""
+def in_processes(case: Case) -> dict[str, Any]:
+    """`measure` in a fresh interpreter per rank; what the largest of them found."""
     command = [sys.executable, __file__, "--measure", json.dumps(asdict(case))]
     environ = os.environ | QUIET | GIVE_BACK | {"PYTHONPATH": str(Path(__file__).parents[1])}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"case {case.name} failed\n{done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    port = _free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        started = []
+        for rank in range(case.ranks):
+            with (Path(folder) / f"{rank}.out").open("w") as output, (Path(folder) / f"{rank}.err").open("w") as errors:
+                own = environ | {RANK: f"{rank},{port if case.ranks > 1 else 0}"}
+                started.append(subprocess.Popen(command, env=own, stdout=output, stderr=errors))
+        found: list[dict[str, Any]] = []
+        for rank, process in enumerate(started):
+            if process.wait():
+                raise SystemExit(f"case {case.name} failed\n{(Path(folder) / f'{rank}.err').read_text()}")
+            found.append(json.loads((Path(folder) / f"{rank}.out").read_text().splitlines()[-1]))
+    return max(found, key=lambda one: int(one["measured"]))
+
+
+def _free_port() -> int:
+    """A port that is free now, as is the one after it, most probably."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def main() -> None:
@@ -253,7 +279,7 @@ def main() -> None:
     results, outside = {}, []
     print(f"{'case':20} {'estimated':>10} {'measured':>10} {'ratio':>6}")
     for name in arguments.cases.split(","):
-        found = in_a_process(known[name])
+        found = in_processes(known[name])
         estimated, measured = found["need"]["peak"], found["measured"]
         ratio = estimated / measured
         results[name] = found | {"ratio": ratio}
