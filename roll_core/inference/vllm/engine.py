@@ -253,7 +253,12 @@ class AsyncEngine:
             one.is_aborted = True
         running = list(opened)
         while running:
-            await self._engine.abort([one.request.request_id for one in running])
+            try:
+                await self._engine.abort([one.request.request_id for one in running])
+            except Exception:
+                # A dead engine has ended its requests already, or is about to.
+                if not self._engine.errored:
+                    raise
             await asyncio.wait([asyncio.create_task(one.ended.wait()) for one in running], timeout=ABORT_AGAIN_S)
             running = [one for one in running if not one.ended.is_set()]
         return [one.request.request_id for one in opened if one.finish_reason == "abort"]
