@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from roll_core.algorithms.episodes import segment_returns
 from roll_core.algorithms.estimators import discounted_returns, gae, grpo, rloo
 from roll_core.algorithms.kl import add_token_level_kl
 from roll_core.algorithms.rewards import RunningMoments, Scope, clip, graded, normalise, place_on_last_token
@@ -23,10 +24,11 @@ class Estimator:
     """What `adv_estimator` names.
 
     `normalise` takes rewards [B], group ids [B] and which rows are graded [B]; None leaves it to norm_mean_type
-    and norm_std_type.
+    and norm_std_type. `returns` takes token rewards and response mask [B, R] and gamma.
     """
 
     normalise: Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], torch.Tensor] | None = None
+    returns: Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor] = discounted_returns
     needs_values: bool = False
     always_whitens: bool = False
 
@@ -38,8 +40,11 @@ ESTIMATORS = {
     "reinforce_plus_plus": Estimator(always_whitens=True),
     "grpo": Estimator(normalise=grpo),
     "rloo": Estimator(normalise=rloo),
+    # These two are given rewards that the functions of the same name in episodes have normalised.
+    "gigpo": Estimator(),
+    "step_reinforce": Estimator(),
+    "agentic_reinforce": Estimator(returns=segment_returns),
 }
-AGENTIC_ESTIMATORS = ("gigpo", "step_reinforce", "agentic_reinforce")
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,6 @@ class AdvantageConfig:
 
     def __post_init__(self) -> None:
         name = self.adv_estimator
-        if name in AGENTIC_ESTIMATORS:
-            raise ValueError(f"adv_estimator '{name}' needs the rewards of single steps, which only agentic runs have")
         if name not in ESTIMATORS:
             raise ValueError(f"no adv_estimator named '{name}'\n  there are: {', '.join(ESTIMATORS)}")
         given = [scope for scope in (self.norm_mean_type, self.norm_std_type) if scope not in (None, "group")]
@@ -141,7 +144,7 @@ def compute_advantages(
             raise ValueError(f"adv_estimator '{config.adv_estimator}' needs a critic's values, and none were given")
         raw, returns = gae(token_rewards, response_mask, values, config.gamma, config.lambd)
     else:
-        raw = returns = discounted_returns(token_rewards, response_mask, config.gamma)
+        raw = returns = estimator.returns(token_rewards, response_mask, config.gamma)
     raw = torch.where(trained, raw, 0)
     is_whitened = config.whiten_advantages or estimator.always_whitens
     advantages, advantage_clip_frac = clip(whiten(raw, trained) if is_whitened else raw, config.advantage_clip, trained)

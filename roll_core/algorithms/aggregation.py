@@ -74,3 +74,12 @@ def masked_mean(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     Shapes: values, mask [B, R] -> [B, 1].
     """
     return torch.where(mask, values, 0).sum(-1, keepdim=True) / mask.sum(-1, keepdim=True).clamp(min=1)
+
+
+def segment_index(mask: torch.Tensor) -> torch.Tensor:
+    """Number, from 1, of the run of neighbouring true tokens that a token is in; under a false mask the last begun.
+
+    A segment is one turn of a dialogue. Shapes: mask [B, R] -> integer [B, R].
+    """
+    starts = mask & ~torch.nn.functional.pad(mask, (1, 0))[:, :-1]
+    return starts.long().cumsum(-1)

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 import torch
 
-from roll_core.algorithms.aggregation import masked_mean
+from roll_core.algorithms.aggregation import masked_mean, segment_index
 from roll_core.algorithms.kl import LOG_RATIO_LIMIT
 from roll_core.algorithms.tallies import Measure, mean_of
 
@@ -72,8 +72,7 @@ def aggregate(values: torch.Tensor, mask: torch.Tensor, granularity: Granularity
     if granularity == "sequence":
         return torch.where(mask, kept.sum(-1, keepdim=True), 0)
     if granularity == "segment":
-        starts = mask & ~torch.nn.functional.pad(mask, (1, 0))[:, :-1]
-        segment = starts.long().cumsum(-1)
+        segment = segment_index(mask)
         room = torch.zeros(len(mask), mask.shape[-1] + 1, dtype=kept.dtype, device=kept.device)
         total = room.scatter_add(-1, segment, kept)
         count = room.scatter_add(-1, segment, mask.to(kept.dtype))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import get_args
 
 import torch
 
@@ -17,7 +17,14 @@ from roll_core.algorithms.correction import CorrectionConfig, correct_mismatch
 from roll_core.algorithms.kl import k1, k2, kl_divergence
 from roll_core.algorithms.masks import rows_that_matter
 from roll_core.algorithms.tallies import Measure, fetch, max_of, mean_of, min_of, sum_of
-from roll_core.algorithms.variants import VARIANTS, PolicyTerms, Variant, VariantConfig, importance_ratio_of
+from roll_core.algorithms.variants import (
+    VARIANTS,
+    PolicyTerms,
+    RatioLevel,
+    Variant,
+    VariantConfig,
+    importance_ratio_of,
+)
 from roll_core.training import MicroBatch, Tally
 
 
@@ -38,7 +45,7 @@ class PolicyLoss:
 
     variant: Variant = "ppo"
     options: VariantConfig = field(default_factory=VariantConfig)
-    importance_sampling: Literal["token", "seq"] = "token"
+    importance_sampling: RatioLevel = "token"
     kl_loss_coef: float = 0.0
     kl_loss_form: str = "k3"
     entropy_loss_coef: float = 0.0
@@ -48,8 +55,9 @@ class PolicyLoss:
     def __post_init__(self) -> None:
         if self.variant not in VARIANTS:
             raise ValueError(f"no pg_variant named '{self.variant}'\n  there are: {', '.join(VARIANTS)}")
-        if self.importance_sampling not in ("token", "seq"):
-            raise ValueError(f"no importance_sampling named '{self.importance_sampling}'\n  there are: token, seq")
+        if self.importance_sampling not in get_args(RatioLevel):
+            there = ", ".join(get_args(RatioLevel))
+            raise ValueError(f"no importance_sampling named '{self.importance_sampling}'\n  there are: {there}")
 
     @property
     def needs_entropy(self) -> bool:

@@ -12,9 +12,10 @@ from typing import Literal
 
 import torch
 
-from roll_core.algorithms.aggregation import masked_mean
+from roll_core.algorithms.correction import aggregate
 from roll_core.algorithms.kl import LOG_RATIO_LIMIT
 
+RatioLevel = Literal["token", "seq", "segment"]
 Variant = Literal["ppo", "vanilla", "tis", "topr", "cispo", "kimi15"]
 
 
@@ -58,21 +59,22 @@ class PolicyTerms:
 
 
 def importance_ratio_of(
-    log_probs: torch.Tensor, old_log_probs: torch.Tensor, mask: torch.Tensor, level: Literal["token", "seq"]
+    log_probs: torch.Tensor, old_log_probs: torch.Tensor, mask: torch.Tensor, level: RatioLevel
 ) -> torch.Tensor:
     """rho, with its gradient.
 
-        token  exp(log p - log p_old)
-        seq    exp(mean over the response's true tokens of (log p - log p_old)), for each of its tokens;
-               the gradient goes through the mean. GSPO, arXiv 2507.18071, equation 7.
+        token    exp(log p - log p_old)
+        seq      exp(mean over the response's true tokens of (log p - log p_old)), for each of its tokens;
+                 the gradient goes through the mean. GSPO, arXiv 2507.18071, equation 7.
+        segment  the same over each run of neighbouring true tokens: one turn of a dialogue
 
     The exponent is bounded by +-20, beyond which the gradient is 0.
 
     Shapes: all [b, r].
     """
     difference = torch.where(mask, log_probs - old_log_probs, 0)
-    if level == "seq":
-        difference = masked_mean(difference, mask).expand_as(difference)
+    if level != "token":
+        difference = aggregate(difference, mask, "geometric" if level == "seq" else "segment")
     return difference.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
 
 

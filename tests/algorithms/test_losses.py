@@ -351,7 +351,7 @@ def test_unknown_names_list_the_known_ones() -> None:
         ValueError, match="no pg_variant named 'gspo'\n  there are: ppo, vanilla, tis, topr, cispo, kimi15"
     ):
         PolicyLoss("gspo")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="no importance_sampling named 'row'\n  there are: token, seq"):
+    with pytest.raises(ValueError, match="no importance_sampling named 'row'\n  there are: token, seq, segment"):
         PolicyLoss(importance_sampling="row")  # type: ignore[arg-type]
 
 
