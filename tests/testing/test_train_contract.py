@@ -1,5 +1,7 @@
 """FSDP2 keeps the contract of training strategies."""
 
+import pytest
+
 from roll_core.testing.train_contract import TrainContract
 from roll_core.training.fsdp2 import Fsdp2Strategy
 
@@ -8,6 +10,7 @@ class TestFsdp2(TrainContract):
     strategy_class = Fsdp2Strategy
 
 
+@pytest.mark.slow
 class TestFsdp2Offloaded(TrainContract):
     """With units that FSDP2 keeps in host memory."""
 
