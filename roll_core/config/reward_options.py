@@ -22,6 +22,8 @@ OPTION_KEYS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """By built-in name: a key of the section, and the option it becomes. `reward_args` holds options by their own names."""
+READ_KEYS: Mapping[str, tuple[str, ...]] = {"llm_judge": ("judge_model_type",)}
+"""By built-in name: keys that are read, and become no option."""
 
 
 def reward_name(domain: str, reward: RewardConfig) -> str:
@@ -32,6 +34,11 @@ def reward_name(domain: str, reward: RewardConfig) -> str:
 def is_builtin(domain: str, reward: RewardConfig) -> bool:
     """Whether a domain is scored by a reward that comes with roll-core."""
     return reward_name(domain, reward) in BUILTIN_REWARDS
+
+
+def has_own_engine(reward: RewardConfig) -> bool:
+    """Whether a section asks for a judge with an engine of its own, which is refused before its options matter."""
+    return bool(reward.devices) or reward.judge_model_type not in (None, "api")
 
 
 def reward_options(domain: str, reward: RewardConfig) -> dict[str, Any]:

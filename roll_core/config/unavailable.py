@@ -88,6 +88,13 @@ _REWARD = (
     ),
     Unavailable("device_mapping", _ON, "a judge's model is not part of this version; rewards run on plain processes"),
     Unavailable(
+        "judge_model_type",
+        lambda kind: kind != "api",
+        "a judge with an engine of its own is not part of this version",
+        "judge_model_type: api, and judge_api_url of a server that you start, such as `vllm serve`",
+    ),
+    Unavailable("use_local", lambda is_on: not is_on, "programs run in the sandbox of this machine", "use_local: true"),
+    Unavailable(
         "response_filter_config",
         lambda config: config.type != "no_filter",
         "single responses are not filtered",

@@ -24,7 +24,10 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class RewardSample:
-    """One response to be scored. `fields` holds the data row's other columns, as they stood in the file."""
+    """One response to be scored. `fields` holds the data row's other columns, as they stood in the file.
+
+    `prompt` is what the model was given, with its template; `question` the row's own text, where it is known.
+    """
 
     id: str
     prompt: str
@@ -32,6 +35,7 @@ class RewardSample:
     ground_truth: str = ""
     tag: str = ""
     fields: Mapping[str, Any] = field(default_factory=dict)
+    question: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,8 +93,7 @@ class Reward(ABC):
         """
         return None
 
-    @classmethod
-    def self_test(cls) -> list[str]:
+    def self_test(self) -> list[str]:
         """Sentences about an install in which this reward would give wrong verdicts; run before a run starts."""
         return []
 

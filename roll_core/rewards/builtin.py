@@ -13,6 +13,7 @@ BUILTIN_REWARDS: Mapping[str, str] = {
     "code_sandbox": "roll_core.rewards.code_sandbox:CodeSandboxReward",
     "crossthinkqa": "roll_core.rewards.crossthinkqa:CrossThinkQAReward",
     "ifeval": "roll_core.rewards.ifeval:IFEvalReward",
+    "llm_judge": "roll_core.rewards.llm_judge:LLMJudgeReward",
     "math_rule": "roll_core.rewards.math_rule:MathRuleReward",
     "multiple_choice": "roll_core.rewards.crossthinkqa:MultipleChoiceReward",
 }

@@ -166,7 +166,7 @@ def _run_child(connection: socket.socket, reward: Reward, name: str, limit: int 
         while True:
             request = receive_message(connection)
             if isinstance(request, SelfTest):
-                send_message(connection, type(reward).self_test())
+                send_message(connection, reward.self_test())
                 continue
             for sample in request:
                 send_message(connection, score_checked(reward, name, sample))

@@ -108,5 +108,4 @@ class AsyncCollector:
             "scheduler/query_open_count": float(len(flow.open_prompts())),
             "scheduler/off_policy_ratio": sum(ages) / len(ages),
             "scheduler/off_policy_max": float(max(ages)),
-            "rewards/worker_restarts": float(flow.scheduler.rewards.restarts),
-        }
+        } | flow.scheduler.rewards.take_metrics()

@@ -90,9 +90,9 @@ class Collector:
         counts = {
             "scheduler/collect_query_count": drawn,
             "scheduler/query_filter_count": len(dropped),
-            "rewards/worker_restarts": self.scheduler.rewards.restarts,
         }
-        return kept, {name: float(count) for name, count in counts.items()}
+        metrics = {name: float(count) for name, count in counts.items()}
+        return kept, metrics | self.scheduler.rewards.take_metrics()
 
     @contextmanager
     def paused(self) -> Iterator[None]:

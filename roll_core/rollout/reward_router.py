@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from roll_core.cluster.calls import Call
 from roll_core.cluster.group import WorkerGroup
 from roll_core.errors import RollError
-from roll_core.rewards import RewardSample, Score
+from roll_core.rewards import RewardSample, Score, Status
+
+
+@dataclass
+class _Tally:
+    """What a domain's samples took since the metrics were last told."""
+
+    scored: int = 0
+    ungraded: int = 0
+    costs: Counter[str] = field(default_factory=Counter)
+
+    def add(self, scores: Sequence[Score]) -> None:
+        self.scored += len(scores)
+        self.ungraded += sum(score.status is not Status.OK for score in scores)
+        for score in scores:
+            self.costs.update(score.costs)  # type: ignore[arg-type]
 
 
 class RewardRouter:
@@ -17,6 +34,7 @@ class RewardRouter:
     def __init__(self, domains: Mapping[str, WorkerGroup], notify: Callable[[str], None]) -> None:
         self.domains, self.notify = dict(domains), notify
         self.restarts = 0
+        self._tallies = {domain: _Tally() for domain in self.domains}
         self._waiting = {domain: [0] * len(group) for domain, group in self.domains.items()}
         self._sent: dict[Call, tuple[str, int, list[str]]] = {}
         self._pids: dict[str, int] = {}
@@ -59,8 +77,21 @@ class RewardRouter:
         self._waiting[domain][rank] -= len(ids)
         if len(scores) != len(ids):
             raise RollError(f"reward '{domain}' returned {len(scores)} scores for {len(ids)} samples")
+        self._tallies[domain].add(scores)
         if self._pids.setdefault(call.worker.name, pid) != pid:
             self._pids[call.worker.name] = pid
             self.restarts += 1
             self.notify(f"reward worker {call.worker.name} died and was started again; its samples were scored anew")
         return dict(zip(ids, scores))
+
+    def take_metrics(self) -> dict[str, float]:
+        """What scoring took since the last call: restarts so far; by domain, the share of samples without a verdict,
+        and the sums of `Score.costs`."""
+        with self._lock:
+            metrics = {"rewards/worker_restarts": float(self.restarts)}
+            for domain, tally in self._tallies.items():
+                metrics[f"rewards/{domain}/ungraded_ratio"] = tally.ungraded / max(1, tally.scored)
+                metrics |= {f"rewards/{domain}/{name}": float(total) for name, total in tally.costs.items()}
+                # Names once seen are told at every step: a gap in a curve would look like a failure.
+                self._tallies[domain] = _Tally(costs=Counter(dict.fromkeys(tally.costs, 0)))
+            return metrics

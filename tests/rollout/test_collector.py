@@ -28,6 +28,9 @@ class Table:
         self.restarts = 0
         self.asked: list[list[str]] = []
 
+    def take_metrics(self) -> dict[str, float]:
+        return {"rewards/worker_restarts": float(self.restarts)}
+
     def generate(
         self, prompts: Sequence[Prompt], num_samples: int, params: Any, label: str, *, first_group: int
     ) -> list[Sample]:

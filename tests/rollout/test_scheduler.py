@@ -7,7 +7,7 @@ import pytest
 
 from roll_core.errors import RollError, WeightSyncError
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
-from roll_core.rewards import RewardSample, Score
+from roll_core.rewards import RewardSample, Score, Status
 from roll_core.rollout.reward_router import RewardRouter
 from roll_core.rollout.scheduler import RolloutScheduler
 from roll_core.rollout.weight_update import WeightUpdate
@@ -84,6 +84,24 @@ def test_a_reward_worker_that_was_started_again_is_told_and_counted() -> None:
     whole.generate([prompt("a")], 1, SamplingParams(4), "train/1")
     assert whole.rewards.restarts == 1
     assert told == ["reward worker reward-0 died and was started again; its samples were scored anew"]
+
+
+def test_costs_and_failures_are_added_up_by_domain_until_they_are_taken() -> None:
+    router: Any = RewardRouter({"llm_judge": Rewards("reward", 1)}, print)  # type: ignore[dict-item]
+    scores = [
+        Score(1.0, costs={"tokens": 10.0}),
+        Score(0.0, Status.ERROR, "gone", costs={"tokens": 5.0, "retries": 2.0}),
+    ]
+    for _ in range(2):
+        [call] = router.submit("llm_judge", {"1": RewardSample("1", "", "0"), "2": RewardSample("2", "", "0")})
+        router.collect(call, (scores, 1))
+    assert router.take_metrics() == {
+        "rewards/worker_restarts": 0.0,
+        "rewards/llm_judge/ungraded_ratio": 0.5,
+        "rewards/llm_judge/tokens": 30.0,
+        "rewards/llm_judge/retries": 4.0,
+    }
+    assert router.take_metrics()["rewards/llm_judge/tokens"] == 0.0
 
 
 def test_a_score_too_few_is_an_error_and_not_a_shift() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from roll_core.config.reward_options import OPTION_KEYS, is_builtin, reward_name, reward_options
+from roll_core.config.reward_options import OPTION_KEYS, has_own_engine, is_builtin, reward_name, reward_options
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.roles import RewardConfig
 from roll_core.data.tags import tag_routes
@@ -40,7 +40,7 @@ def problems(config: RLVRConfig) -> Iterator[Problem]:
 
 def _options(name: str, reward: RewardConfig) -> Iterator[Problem]:
     """Options that a built-in reward refuses, and those that were given twice."""
-    if not is_builtin(name, reward):
+    if not is_builtin(name, reward) or has_own_engine(reward):
         return
     builtin = reward_name(name, reward)
     for key, option in OPTION_KEYS.get(builtin, {}).items():

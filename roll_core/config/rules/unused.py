@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from roll_core.config.reward_options import OPTION_KEYS, is_builtin, reward_name
+from roll_core.config.reward_options import OPTION_KEYS, READ_KEYS, reward_name
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.roles import DataArgs, RewardConfig, WorkerConfig
 from roll_core.config.section import Section
@@ -66,7 +66,6 @@ SAMPLING = {
     "logprobs": "the log-probabilities of sampled tokens are always kept",
 }
 REWARD = {
-    "use_local": "programs run in the sandbox of this machine",
     "code_url": "programs run in the sandbox of this machine",
 } | {
     key: _OWN_OPTIONS
@@ -132,7 +131,8 @@ def _policy_loss(config: RLVRConfig) -> Iterator[str]:
 
 def _reward(name: str, reward: RewardConfig) -> Iterator[str]:
     """Keys that the reward of this domain does not take, though those of other domains may."""
-    taken = OPTION_KEYS.get(reward_name(name, reward), {}) if is_builtin(name, reward) else {}
+    builtin = reward_name(name, reward)
+    taken = {*OPTION_KEYS.get(builtin, ()), *READ_KEYS.get(builtin, ())}
     yield from _written(reward, f"rewards.{name}", {key: why for key, why in REWARD.items() if key not in taken})
 
 
