@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from roll_core.config.pipeline import BaseConfig
-from roll_core.config.roles import WorkerConfig
+from roll_core.config.roles import WorkerConfig, is_engine
 from roll_core.platforms import Platform
 
 Source = Literal["role system_envs", "system_envs", "process", "platform"]
@@ -28,11 +28,12 @@ def role_variables(
     """Variables of one role's workers by name, sorted.
 
     The role's `system_envs` win over the config's, these over the environment of the process that starts the run,
-    and that over the platform's defaults. Of the process only what a platform has a default for is listed: the
-    rest reaches workers of this machine as it is.
+    and that over the platform's defaults, those for the role's engine included. Of the process only what a platform
+    has a default for is listed: the rest reaches workers of this machine as it is.
     """
     variables: dict[str, Variable] = {}
-    for variable, default in platform.worker_env(name).items():
+    engine = platform.engine_defaults(role.strategy_name or "").env if is_engine(role) else {}
+    for variable, default in {**platform.worker_env(name), **engine}.items():
         variables[variable] = Variable(default, "platform")
         if variable in process:
             variables[variable] = Variable(process[variable], "process")

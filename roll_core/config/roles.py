@@ -302,9 +302,14 @@ _MEGATRON_SPLIT_KEYS = (
 _SPLIT_KEYS = ("tensor_parallel_size", "pipeline_parallel_size")
 
 
+def is_engine(role: WorkerConfig) -> bool:
+    """Whether the role's strategy is an engine with processes, arguments and defaults of its own."""
+    return role.strategy_name in ("vllm", "sglang")
+
+
 def engine_width(role: WorkerConfig) -> int:
     """Devices that one engine of the role spans by its own parallel sizes; 1 for everything that is no engine."""
-    if role.strategy_name not in ("vllm", "sglang"):
+    if not is_engine(role):
         return 1
     sizes = [role.strategy_config.get(key) or 1 for key in _SPLIT_KEYS]
     return sizes[0] * sizes[1] if all(type(size) is int and size > 0 for size in sizes) else 1

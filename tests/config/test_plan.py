@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from roll_core.config.compose import load_config, read_config
+from roll_core.config.environment import Variable
 from roll_core.config.plan import DevicePlace, Plan, Request, make_plan, place_device
 from roll_core.config.schema import RLVRConfig
 from roll_core.plugins import load_plugins
@@ -126,3 +127,12 @@ def test_steps_per_epoch_are_counted_from_the_file(small: Small, tmp_path: Path)
     (tmp_path / "train.jsonl").write_text("".join(row.format(number) for number in range(21)) + "\n")
     plan = plan_of(small())
     assert (plan.rows, plan.steps_per_epoch) == (21, 2)
+
+
+def test_an_engines_own_variables_are_shown_with_the_platforms(small: Small) -> None:
+    strategy = {"actor_infer.strategy_args": {"strategy_name": "vllm"}}
+    plan = plan_of(small({**strategy, "actor_infer.system_envs": {"TORCHDYNAMO_DISABLE": "0"}}), Request("cpu"))
+    trainer, engine = plan.roles[0].environment, plan.roles[1].environment
+    assert engine["VLLM_CPU_OMP_THREADS_BIND"] == Variable("nobind", "platform")
+    assert engine["TORCHDYNAMO_DISABLE"] == Variable("0", "role system_envs")
+    assert "VLLM_CPU_OMP_THREADS_BIND" not in trainer
