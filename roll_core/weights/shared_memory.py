@@ -1,8 +1,7 @@
 """Weights through memory that the trainer and its engines on the same node share: two copies, and no socket.
 
-For devices whose memory is the host's, and for devices that a trainer shares with an engine, which no collective can
-tell apart. Two slots are used in turn: while engines read one bucket, the trainer
-packs the next.
+For devices whose memory is the host's, and for devices that a trainer shares with an engine, as no collective has a
+device twice. Two slots are used in turn: while engines read one bucket, the trainer packs the next.
 """
 
 from __future__ import annotations

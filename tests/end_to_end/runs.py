@@ -6,8 +6,8 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ class Run:
     folder: Path
     assets: Path
     overrides: Sequence[str] = ()
+    environ: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def settings(self) -> list[str]:
@@ -60,7 +61,7 @@ class Run:
         command = [sys.executable, "-m", "roll_core", "run", str(CONFIG)]
         if script is not None:
             command = [sys.executable, str(script), str(CONFIG)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **self.environ}
         return subprocess.Popen(
             [*command, *self.settings, *more],
             cwd=self.folder,

@@ -230,7 +230,6 @@ class Hccl final : public c10d::Backend {
         tensor.is_privateuseone() && !tensor.is_sparse(), "Tensors must be NPU and dense, and one is on ",
         tensor.device());
     TORCH_CHECK(tensor.is_contiguous(), "Tensors must be contiguous");
-    TORCH_CHECK(!tensor.is_complex(), "HCCL has no data type for ", tensor.scalar_type());
   }
 
   void check(const Tensors& tensors) {

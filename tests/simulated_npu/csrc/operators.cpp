@@ -323,7 +323,7 @@ class HostCall {
     for (const auto& [memory, origin] : origins_) {
       if (result.has_storage() && memory != nullptr && result.storage().data() == memory) {
         at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(
-            c10::TensorImpl::VIEW, c10::Storage(origin.storage()), kNpuKey, result.dtype());
+            c10::TensorImpl::VIEW, c10::Storage(origin.storage()), origin.key_set(), result.dtype());
         view.unsafeGetTensorImpl()->set_sizes_and_strides(result.sizes(), result.strides(), result.storage_offset());
         return view;
       }

@@ -99,7 +99,7 @@ def test_the_random_state_of_a_device_is_its_own() -> None:
     generator = torch.Generator(device="npu").manual_seed(5)
     drawn = torch.rand(2, device="npu", generator=generator)
     assert torch.equal(drawn.cpu(), torch.rand(2, generator=torch.Generator().manual_seed(5)))
-    with torch.random.fork_rng(device_type="npu"):
+    with torch.random.fork_rng([0], device_type="npu"):
         torch.rand(3, device="npu")
     assert torch.equal(torch.npu.get_rng_state(), torch.npu.get_rng_state_all()[0])
 
@@ -143,6 +143,15 @@ def test_views_share_memory_and_results_do_not() -> None:
     assert base.view(torch.int32).dtype == torch.int32
 
 
+def test_views_that_a_processors_kernel_makes_share_memory_too() -> None:
+    numbers = torch.zeros(2, dtype=torch.complex64, device="npu")
+    torch.view_as_real(numbers)[0, 1] = 3
+    assert numbers[0].item() == 3j
+    leaf = torch.ones(2, dtype=torch.complex64, device="npu", requires_grad=True)
+    torch.view_as_real(leaf).sum().backward()
+    assert leaf.grad is not None and leaf.grad.tolist() == [1 + 1j, 1 + 1j]
+
+
 def test_storages_grow_shrink_and_are_shared() -> None:
     tensor = torch.arange(4.0, device="npu")
     other = torch.empty(0, device="npu").set_(tensor.untyped_storage(), 1, (2,), (1,))
@@ -174,7 +183,7 @@ def test_a_model_learns_as_on_a_processor() -> None:
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
-            found.append(float(loss))
+            found.append(loss.item())
         return found
 
     assert losses("npu") == pytest.approx(losses("cpu"), rel=1e-6)

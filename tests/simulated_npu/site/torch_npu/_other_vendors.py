@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +30,20 @@ def refuse() -> None:
     """Wrap them; torch's own calls go through, as it asks every kind of device it knows."""
     for name in QUIET:
         setattr(torch.cuda, name, _refusing(name, getattr(torch.cuda, name)))
-    warnings.filterwarnings("error", message="User provided device_type of 'cuda'")
+    _refuse_autocast()
+
+
+def _refuse_autocast() -> None:
+    """Torch itself would warn and compute in full precision."""
+    plain = torch.autocast.__init__
+
+    @functools.wraps(plain)
+    def init(self: Any, device_type: str, *arguments: Any, **options: Any) -> None:
+        if device_type == "cuda":
+            raise RuntimeError("autocast for 'cuda' on a machine whose devices are NPUs")
+        plain(self, device_type, *arguments, **options)
+
+    torch.autocast.__init__ = init  # type: ignore[method-assign]
 
 
 def _refusing(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
