@@ -26,11 +26,12 @@ class Session:
 
 
 @contextmanager
-def open_session(platform: Platform, address: str | None = None) -> Iterator[Session]:
+def open_session(platform: Platform, address: str | None = None, helper_cpus: int = 0) -> Iterator[Session]:
     """Join the cluster at `address` (or RAY_ADDRESS), else start a private one on this machine.
 
     A cluster that merely happens to run here is never joined: two runs on one machine must not meet.
-    The private one ends with this process, however that ends.
+    The private one ends with this process, however that ends, and has `helper_cpus` logical CPUs more than the machine:
+    processes that ask Ray for one each may be more than that, as they mostly wait.
 
     Raises:
         RollError: the cluster cannot be reached or started.
@@ -52,7 +53,7 @@ def open_session(platform: Platform, address: str | None = None) -> Iterator[Ses
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level="ERROR",
-                **_local_resources(platform),
+                **_local_resources(platform, helper_cpus),
             )
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise RollError(_no_session(asked, error)) from error
@@ -79,9 +80,9 @@ def _no_session(asked: str | None, error: BaseException) -> str:
     return f"cannot {action}{told}\n  try: {advice}"
 
 
-def _local_resources(platform: Platform) -> dict[str, Any]:
+def _local_resources(platform: Platform, helper_cpus: int) -> dict[str, Any]:
     # Workers ask for no CPUs (their number is the user's choice), so Ray's own count only bounds its helpers.
-    options: dict[str, Any] = {"num_cpus": os.cpu_count() or 1}
+    options: dict[str, Any] = {"num_cpus": (os.cpu_count() or 1) + helper_cpus}
     if platform.ray_resource not in ("CPU", "GPU"):
         options["resources"] = {platform.ray_resource: platform.device_count()}
     return options

@@ -18,13 +18,18 @@ if TYPE_CHECKING:
     import torch
 
     from roll_core.data import DataProto
+    from roll_core.data.remote_batch import BatchReader, RowRemoteBatch
     from roll_core.inference import Completion, GenerationRequest
     from roll_core.rewards import RewardSample, Score
     from roll_core.training import TokenLoss, TrainPlan
+    from roll_core.transport import Transport
     from roll_core.weights import WeightManifest, WeightReceiver, WeightSender
     from roll_core.weights.shared_memory import SharedMemory
 
 log = logging.getLogger(__name__)
+
+CACHE_BYTES = 256 * 2**20
+"""Rows that a trainer keeps of what it read: scores, and every epoch, read the same prompts and responses."""
 
 
 class _Worker:
@@ -69,22 +74,37 @@ class TrainWorker(_Worker):
         self.weight_group: Any = None
         self.weight_device: torch.device | None = None
         self.weight_memory: SharedMemory | None = None
+        self.reader: BatchReader | None = None
 
-    def train_step(self, batch: DataProto, loss: TokenLoss) -> tuple[dict[str, float], float]:
+    def attach(self, transport: Transport) -> None:
+        """From now on, batches may be references to rows in this transport."""
+        from roll_core.data.remote_batch import BatchReader
+
+        self.reader = BatchReader(transport, CACHE_BYTES)
+
+    def train_step(self, batch: DataProto | RowRemoteBatch, loss: TokenLoss) -> tuple[dict[str, float], float]:
         """One optimiser step; the metrics, and the seconds it took here."""
         start = time.perf_counter()
-        metrics: dict[str, float] = self.strategy.train_step(batch, loss)
+        metrics: dict[str, float] = self.strategy.train_step(self._read(batch), loss)
         return metrics, time.perf_counter() - start
 
-    def log_probs(self, batch: DataProto, temperature: float, entropy: bool) -> DataProto:
+    def log_probs(self, batch: DataProto | RowRemoteBatch, temperature: float, entropy: bool) -> DataProto:
         """Log-probs of this rank's rows."""
-        scored: DataProto = self.strategy.log_probs(batch, temperature=temperature, entropy=entropy)
+        scored: DataProto = self.strategy.log_probs(self._read(batch), temperature=temperature, entropy=entropy)
         return scored
 
-    def values(self, batch: DataProto) -> DataProto:
+    def values(self, batch: DataProto | RowRemoteBatch) -> DataProto:
         """A critic's values of this rank's rows."""
-        valued: DataProto = self.strategy.values(batch)
+        valued: DataProto = self.strategy.values(self._read(batch))
         return valued
+
+    def _read(self, batch: DataProto | RowRemoteBatch) -> DataProto:
+        from roll_core.data.remote_batch import RowRemoteBatch
+
+        if not isinstance(batch, RowRemoteBatch):
+            return batch
+        assert self.reader is not None, "references are sent to workers that have a transport"
+        return self.reader.materialize(batch)
 
     def describe_weights(self, bucket_bytes: int) -> WeightManifest | None:
         """The manifest of version 0, from rank 0; the other ranks take part in gathering."""

@@ -41,12 +41,6 @@ _PIPELINE = (
     Unavailable("is_use_additional_prompts", _ON, "prompts beyond the batch are not part of this version"),
     Unavailable("user_defined_rollout_loop_cls", _ON, "a rollout loop of your own is not part of this version"),
     Unavailable("router_args", lambda args: args is not None and args.router_name is not None, "there is one router"),
-    Unavailable(
-        "transfer_backend",
-        lambda backend: backend.backend_name is not None,
-        "a transport of your choice is not part of this version",
-        "leave the key out: batches then travel with Ray's calls",
-    ),
     Unavailable("rollout_mock", lambda mock: mock is not None and mock.enable, "rollouts are not read from files"),
     Unavailable("profiler_timeline", _ON, "profiles are not part of this version"),
     Unavailable("profiler_memory", _ON, "profiles are not part of this version"),

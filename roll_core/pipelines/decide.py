@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from roll_core.config.runnable import require_runnable
 from roll_core.config.schema import RLVRConfig
 from roll_core.pipelines.launch import Setting
 from roll_core.plugins import Registry, load_plugins
+
+if TYPE_CHECKING:
+    from roll_core.pipelines.delivery import TransportChoice
 
 
 def decide(config: RLVRConfig, registry: Registry | None = None) -> Setting:
@@ -27,4 +31,13 @@ def decide(config: RLVRConfig, registry: Registry | None = None) -> Setting:
         plugins=registry.fingerprint(),
         log_dir=Path(config.logging_dir).absolute() / config.exp_name,
         notices=(*config.notices, *check.notices),
+        transport=_transport(config, registry, check.resolution.platform.name),
     )
+
+
+def _transport(config: RLVRConfig, registry: Registry, platform: str) -> TransportChoice | None:
+    if config.transfer_backend is None or config.transfer_backend.backend_name is None:
+        return None  # What follows imports torch, which others wait for until Ray has started.
+    from roll_core.pipelines.delivery import choose_transport
+
+    return choose_transport(config, registry, platform)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from roll_core.cluster.calls import Call, Waiter
 from roll_core.cluster.group import WorkerGroup
@@ -21,6 +22,9 @@ from roll_core.objects import absolute_spec
 from roll_core.platforms import Platform
 from roll_core.resolve import Resolved, ResolvedPlatform
 from roll_core.training import TrainPlan
+
+if TYPE_CHECKING:
+    from roll_core.pipelines.delivery import TransportChoice
 
 ENGINE_THREADS = 8
 """Calls an engine answers at once: one that generates, and room for aborts while it does."""
@@ -41,6 +45,7 @@ class Setting:
     plugins: Mapping[str, str]
     log_dir: Path
     notices: Sequence[str] = ()
+    transport: TransportChoice | None = None
 
 
 @dataclass

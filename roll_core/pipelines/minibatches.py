@@ -40,10 +40,9 @@ def shares(lengths: torch.Tensor, num_shares: int) -> list[Rows]:
     return [np.array(sorted(rows), dtype=np.int64) for rows in dealt]
 
 
-def deal(batch: DataProto, num_shares: int) -> tuple[list[DataProto], list[Rows]]:
-    """The batch's rows for each rank, and which rows those are."""
-    rows = shares(batch["prompt_lengths"] + batch["response_lengths"], num_shares)
-    return [batch.index(part) for part in rows], rows
+def deal(batch: DataProto, num_shares: int) -> list[Rows]:
+    """Which of the batch's rows each rank gets."""
+    return shares(batch["prompt_lengths"] + batch["response_lengths"], num_shares)
 
 
 def undeal(parts: Sequence[DataProto], rows: Sequence[Rows]) -> DataProto:

@@ -15,6 +15,7 @@ from roll_core.algorithms.metrics import group_metrics, length_metrics, score_me
 from roll_core.cluster.calls import Waiter
 from roll_core.config.schema import RLVRConfig
 from roll_core.data import DataProto
+from roll_core.pipelines.delivery import Delivery
 from roll_core.pipelines.launch import Crew
 from roll_core.pipelines.recovery import Recovery
 from roll_core.pipelines.reporting import Reporter
@@ -44,6 +45,7 @@ class Parts:
     recovery: Recovery
     reporter: Reporter
     pad_token_id: int
+    delivery: Delivery
 
 
 class RlvrPipeline:
@@ -52,11 +54,11 @@ class RlvrPipeline:
     def __init__(self, parts: Parts) -> None:
         self.parts, self.config = parts, parts.config
         crew, waiter = parts.crew, parts.waiter
-        self.scoring = Scoring(crew.actor_train, crew.reference, crew.critic, waiter)
-        self.policy_update = PolicyUpdate(self.config, crew.actor_train, waiter)
+        self.scoring = Scoring(crew.actor_train, crew.reference, crew.critic, waiter, parts.delivery)
+        self.policy_update = PolicyUpdate(self.config, crew.actor_train, waiter, parts.delivery)
         self.value_update = None
         if crew.critic is not None and self.config.critic is not None:
-            self.value_update = ValueUpdate(self.config, crew.critic, self.config.critic, waiter)
+            self.value_update = ValueUpdate(self.config, crew.critic, self.config.critic, waiter, parts.delivery)
         sampling = self.config.actor_infer.generating_args
         self.temperature = training_temperature(sampling) if sampling is not None else 1.0
         self.timers = parts.reporter.timers
@@ -73,7 +75,7 @@ class RlvrPipeline:
     def step(self, step: int) -> None:
         """One step: new weights to the engines, generate with rewards overlapped, score, train, validate, save."""
         parts = self.parts
-        with self.timers("time/step_total"):
+        with parts.delivery.step(step), self.timers("time/step_total"):
             self.update_engines(step - 1)
             with self.timers("time/step_generate"):
                 samples, metrics = parts.collector(step)
@@ -91,6 +93,7 @@ class RlvrPipeline:
             parts.shaper.after_step(metrics, len(batch))
             if self.is_validation_due(step):
                 metrics |= self.validate(step)
+        metrics |= parts.delivery.metrics()
         # Recorded before it is saved: what a kill in between leaves too much, a resume cuts off again.
         parts.reporter.step(step, metrics, batch)
         with self.timers("time/do_checkpoint/total"):

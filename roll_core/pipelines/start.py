@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from roll_core.cluster.nodes import cluster_nodes
 from roll_core.cluster.session import open_session
 from roll_core.config.schema import GeneratingArgs, RLVRConfig
 from roll_core.display import RunDisplay
+from roll_core.pipelines.delivery import Delivery, opened
 from roll_core.pipelines.inputs import Inputs, prepare_inputs, read_rows
 from roll_core.pipelines.interrupts import Interrupts
 from roll_core.pipelines.launch import Crew, Setting, launch, set_up
@@ -63,17 +65,20 @@ def run_rlvr(setting: Setting, display: RunDisplay) -> Outcome:
         background = ThreadPoolExecutor(1, "inputs")
         preparing = background.submit(prepare_inputs, config, rows, notices.append)
         background.shutdown(wait=False)
-        with open_session(setting.platform, config.ray_address), interrupts.listening():
+        helper_cpus = setting.transport.num_cpus if setting.transport is not None else 0
+        session = open_session(setting.platform, config.ray_address, helper_cpus)
+        with session, interrupts.listening(), ExitStack() as stack:
             waiter = Waiter(config.rpc_timeout)
             nodes = cluster_nodes(setting.platform, config.node_count, config.devices_per_node(setting.platform))
             display.phase("starting workers")
             crew = launch(setting, nodes, waiter)
             display.phase("loading models")
             set_up(crew, waiter, train_plans(config))
+            delivery = stack.enter_context(opened(setting.transport, crew.trainers, waiter))
             inputs = preparing.result()
             for notice in notices:
                 display.notice(notice)
-            pipeline = _assemble(setting, display, crew, waiter, inputs, folder, trackers, interrupts)
+            pipeline = _assemble(setting, display, crew, waiter, inputs, folder, trackers, interrupts, delivery)
             if resume is not None:
                 pipeline.parts.recovery.restore(resume)
                 pipeline.parts.reporter.recall(read_metrics(Path(trackers.locations["jsonl"])))
@@ -125,6 +130,7 @@ def _assemble(
     folder: CheckpointFolder,
     trackers: RunTrackers,
     interrupts: Interrupts,
+    delivery: Delivery,
 ) -> RlvrPipeline:
     from roll_core.pipelines.recovery import Recovery
     from roll_core.pipelines.reporting import Reporter
@@ -154,6 +160,7 @@ def _assemble(
             recovery=Recovery(config, folder, crew, waiter, inputs.sampler, shaper, interrupts),
             reporter=Reporter(config, trackers, display),
             pad_token_id=inputs.pad_token_id,
+            delivery=delivery,
         )
     )
 

@@ -12,6 +12,7 @@ from roll_core.cluster.calls import Waiter
 from roll_core.cluster.group import WorkerGroup
 from roll_core.config.schema import RLVRConfig, WorkerConfig
 from roll_core.data import DataProto
+from roll_core.pipelines.delivery import Delivery
 from roll_core.pipelines.minibatches import Rows, deal, mini_batches
 from roll_core.pipelines.shaping import correction_config
 
@@ -22,18 +23,21 @@ SENT = ("prompts", "prompt_lengths", "responses", "response_lengths", "response_
 class PolicyUpdate:
     """Steps the actor. Rows that cannot have a gradient are not sent: leaving them out changes nothing."""
 
-    def __init__(self, config: RLVRConfig, trainer: WorkerGroup, waiter: Waiter) -> None:
-        self.config, self.trainer, self.waiter = config, trainer, waiter
+    def __init__(self, config: RLVRConfig, trainer: WorkerGroup, waiter: Waiter, delivery: Delivery) -> None:
+        self.config, self.trainer, self.waiter, self.delivery = config, trainer, waiter, delivery
         self.loss = policy_loss(config)
 
     def __call__(self, batch: DataProto, step: int) -> dict[str, float]:
         """Metrics averaged over the optimiser steps; `train/loss`, `train/lr` are the names users watch."""
         config, history = self.config, []
+        whole = self.delivery.whole(batch.select(SENT))
         rows_each = rows_per_mini_batch(config.actor_train)
         for rows in mini_batches(len(batch), rows_each, config.ppo_epochs, seed=config.seed + step):
             mini = self._weighted(batch.index(rows))
-            mini = mini.index(rows_to_send(self.loss, mini))
-            parts, _ = deal(mini, len(self.trainer))
+            kept = rows_to_send(self.loss, mini)
+            mini = mini.index(kept)
+            delivered = self.delivery.part(whole, rows[kept], mini)
+            parts = self.delivery.shares(delivered, deal(mini, len(self.trainer)))
             results = self.waiter.wait(self.trainer.scatter("train_step", parts, self.loss))
             metrics, seconds = results[0]
             history.append(metrics | {"actor/backward_seconds": seconds, "actor/rows_trained": float(len(mini))})
@@ -72,18 +76,22 @@ def rows_to_send(loss: PolicyLoss, mini: DataProto) -> Rows:
 class ValueUpdate:
     """Steps the critic on all rows, once per step of the pipeline."""
 
-    def __init__(self, config: RLVRConfig, critic: WorkerGroup, role: WorkerConfig, waiter: Waiter) -> None:
-        self.config, self.critic, self.role, self.waiter = config, critic, role, waiter
+    def __init__(
+        self, config: RLVRConfig, critic: WorkerGroup, role: WorkerConfig, waiter: Waiter, delivery: Delivery
+    ) -> None:
+        self.config, self.critic, self.role, self.waiter, self.delivery = config, critic, role, waiter, delivery
         self.loss = ValueLoss(config.value_clip)
 
     def __call__(self, batch: DataProto, step: int) -> dict[str, float]:
         """Metrics averaged over the optimiser steps, under critic/."""
         history = []
+        whole = self.delivery.whole(batch.select(SENT))
         for rows in mini_batches(len(batch), rows_per_mini_batch(self.role), 1, seed=self.config.seed + step):
             mini = batch.index(rows)
             weights = token_weights(mini["final_response_mask"], "seq-mean-token-mean")
             mini = mini.select([*SENT, "returns", "values"]).with_columns(loss_weight=weights)
-            parts, _ = deal(mini, len(self.critic))
+            delivered = self.delivery.part(whole, rows, mini)
+            parts = self.delivery.shares(delivered, deal(mini, len(self.critic)))
             results = self.waiter.wait(self.critic.scatter("train_step", parts, self.loss))
             history.append(results[0][0])
         averaged = average(history)

@@ -100,6 +100,11 @@ class Transport(ABC):
     reaches_workers: ClassVar[bool] = True
     """Whether other processes can be clients."""
 
+    @classmethod
+    def num_cpus(cls, config: BaseModel) -> int:
+        """Logical CPUs of Ray that its own processes ask for; a private session is given as many more."""
+        return 0
+
     @abstractmethod
     def put(self, columns: Mapping[str, Column], num_rows: int, *, partition: str = "") -> RowHandle:
         """Store a snapshot of columns that all have `num_rows` rows; later changes to them are not seen.

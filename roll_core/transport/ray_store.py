@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from roll_core.errors import RollError
@@ -26,6 +25,7 @@ from roll_core.transport.base import (
 from roll_core.transport.codec import Encoded, Piece, Rows, decode, encode
 from roll_core.transport.directory import Directory, Found, Manifest, Missing
 from roll_core.transport.layout import StoredColumn
+from roll_core.transport.row_ids import locate, narrowed
 
 if TYPE_CHECKING:
     from roll_core.transport.base import Column
@@ -131,7 +131,7 @@ class RayTransport(Transport):
                 "  they were cleared, or put into another transport"
             )
         buffers = self._buffers(found, deadline)
-        pieces = {name: (_narrow(rows), _narrow(positions)) for name, (rows, positions) in located.items()}
+        pieces = {name: (narrowed(rows), narrowed(positions)) for name, (rows, positions) in located.items()}
         return {field.name: _column(field, found, buffers, pieces, len(handle), copy=copy) for field in wanted}
 
     def clear(self, handle: RowHandle) -> None:
@@ -237,26 +237,6 @@ class RayTransport(Transport):
         import ray
 
         return ray
-
-
-def locate(row_ids: Sequence[str]) -> dict[str, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
-    """For each chunk, which of its rows are asked for, and where in the result they go."""
-    rows: dict[str, list[int]] = {}
-    positions: dict[str, list[int]] = {}
-    for position, row_id in enumerate(row_ids):
-        chunk, _dot, row = row_id.rpartition(".")
-        if chunk not in rows:
-            rows[chunk], positions[chunk] = [], []
-        rows[chunk].append(int(row))
-        positions[chunk].append(position)
-    return {chunk: (np.array(rows[chunk], np.int64), np.array(positions[chunk], np.int64)) for chunk in rows}
-
-
-def _narrow(indices: np.ndarray[Any, Any]) -> Rows:
-    first = int(indices[0])
-    if len(indices) == 1 or (np.diff(indices) == 1).all():
-        return slice(first, first + len(indices))
-    return indices
 
 
 def _column(

@@ -35,6 +35,11 @@ class TransferQueueTransport(Transport):
 
     Config: ClassVar[type[BaseModel]] = TransferQueueConfig
 
+    @classmethod
+    def num_cpus(cls, config: BaseModel) -> int:
+        """One per process of TransferQueue."""
+        return TransferQueueConfig.model_validate(config.model_dump()).num_processes
+
     def __init__(self, config: BaseModel | None = None) -> None:
         settings = TransferQueueConfig.model_validate((config or TransferQueueConfig()).model_dump())
         self.service = processes.start(settings)
