@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from roll_core.algorithms.episodes import segment_returns
-from roll_core.algorithms.estimators import discounted_returns, gae, grpo, rloo
+from roll_core.algorithms.estimators import discounted_returns, dr_grpo, gae, grpo, raft_plus_plus, rloo
 from roll_core.algorithms.kl import add_token_level_kl
 from roll_core.algorithms.rewards import RunningMoments, Scope, clip, graded, normalise, place_on_last_token
 from roll_core.algorithms.whitening import whiten
@@ -40,6 +40,8 @@ ESTIMATORS = {
     "reinforce_plus_plus": Estimator(always_whitens=True),
     "grpo": Estimator(normalise=grpo),
     "rloo": Estimator(normalise=rloo),
+    "dr_grpo": Estimator(normalise=dr_grpo),
+    "raft_plus_plus": Estimator(normalise=raft_plus_plus),
     # These two are given rewards that the functions of the same name in episodes have normalised.
     "gigpo": Estimator(),
     "step_reinforce": Estimator(),

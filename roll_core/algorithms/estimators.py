@@ -97,6 +97,44 @@ def rloo(rewards: torch.Tensor, group_ids: torch.Tensor, valid: torch.Tensor | N
     return torch.where(has_grade & (n > 1), n / (n - 1).clamp(min=1) * deviation, 0).to(rewards.dtype)
 
 
+def dr_grpo(rewards: torch.Tensor, group_ids: torch.Tensor, valid: torch.Tensor | None = None) -> torch.Tensor:
+    """r - mean_group: GRPO without the deviation, which favours prompts that are nearly always right or wrong.
+
+    Its other half is the aggregation `seq-mean-token-sum-norm`, which divides by a constant instead of the response's
+    length. Rows without a grade enter no mean and get 0. Source: Dr. GRPO, arXiv 2503.20783, section 3.2.
+
+    Shapes: rewards [B], group_ids integer [B], valid bool [B] -> [B].
+
+    Raises:
+        ValueError: a group with a single row, graded or not.
+    """
+    _refuse_single_rows("dr_grpo", group_ids)
+    has_grade = graded(rewards, valid)
+    group = group_moments(rewards, group_ids, has_grade)
+    return torch.where(has_grade, torch.where(has_grade, rewards, 0) - group.mean, 0).to(rewards.dtype)
+
+
+def raft_plus_plus(rewards: torch.Tensor, group_ids: torch.Tensor, valid: torch.Tensor | None = None) -> torch.Tensor:
+    """1 where r is the best of its group and more than 0, else 0: only what succeeded is learnt from.
+
+    With the loss `ppo` this is RAFT++; with `vanilla` it is RAFT, supervised training on the best answers. The paper
+    has max_group alone; a group in which nothing succeeds would then be imitated, so it teaches nothing here.
+    Source: Xiong et al., "A Minimalist Approach to LLM Reasoning", arXiv 2504.11343, equation 3.
+
+    Shapes: rewards [B], group_ids integer [B], valid bool [B] -> [B].
+
+    Raises:
+        ValueError: a group with a single row, graded or not.
+    """
+    _refuse_single_rows("raft_plus_plus", group_ids)
+    has_grade = graded(rewards, valid)
+    known = torch.where(has_grade, rewards, -torch.inf)
+    groups, index = torch.unique(group_ids, return_inverse=True)
+    lowest = torch.full((len(groups),), -torch.inf, dtype=rewards.dtype, device=rewards.device)
+    best = lowest.scatter_reduce(0, index, known, "amax")
+    return ((known == best[index]) & (known > 0)).to(rewards.dtype)
+
+
 def _refuse_single_rows(name: str, group_ids: torch.Tensor) -> None:
     _, counts = torch.unique(group_ids, return_counts=True)
     if (counts == 1).any():

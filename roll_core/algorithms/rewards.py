@@ -164,3 +164,27 @@ def place_on_last_token(rewards: torch.Tensor, response_mask: torch.Tensor) -> t
     later = response_mask.flip(-1).cumsum(-1).flip(-1)
     is_last = response_mask & (later == 1)
     return torch.where(is_last, rewards[:, None], 0)
+
+
+def overlong_penalty(lengths: torch.Tensor, max_response_length: int, buffer: int) -> torch.Tensor:
+    """What is added to a reward for coming near the longest response: 0, then falling to -1 over the last tokens.
+
+        0                            where length <= L - buffer
+        (L - buffer - length)/buffer where length is in the buffer, L = max_response_length
+        -1                           at L and beyond
+
+    Source: DAPO's soft overlong punishment, arXiv 2503.14476, equation 13.
+
+    Args:
+        lengths: [B] response tokens.
+        buffer: tokens before the longest in which the penalty grows; at least 1.
+
+    Returns:
+        float32 [B].
+
+    Raises:
+        ValueError: a buffer that does not fit into the length.
+    """
+    if not 1 <= buffer <= max_response_length:
+        raise ValueError(f"the buffer must be 1 to {max_response_length} tokens, the longest response, not {buffer}")
+    return ((max_response_length - buffer - lengths).float() / buffer).clamp(-1, 0)

@@ -248,7 +248,16 @@ class TrainInferCorrection(Section):
 
 NormType = Literal["batch", "group", "running"]
 Estimator = Literal[
-    "gae", "reinforce", "reinforce_plus_plus", "grpo", "rloo", "gigpo", "step_reinforce", "agentic_reinforce"
+    "gae",
+    "reinforce",
+    "reinforce_plus_plus",
+    "grpo",
+    "rloo",
+    "dr_grpo",
+    "raft_plus_plus",
+    "gigpo",
+    "step_reinforce",
+    "agentic_reinforce",
 ]
 Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
 Penalty = Literal["kl", "abs", "mse", "full", "k1", "k2", "k3"]

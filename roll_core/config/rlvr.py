@@ -45,6 +45,10 @@ class RLVRConfig(PPOConfig):
     error_max_len_threshold: NotNegative = 9_999_999_999
     difficulty_loss_weight: bool = False
     length_loss_weight: bool = False
+    overlong_buffer_length: NotNegative = 0
+    """So many tokens before the longest response, rewards begin to fall; 0 leaves them as they are."""
+    overlong_penalty_factor: Annotated[float, Field(ge=0)] = 1.0
+    """By how much a reward has fallen at the longest response."""
     rl_loss_coef: Annotated[float, Field(ge=0)] = 1.0
     importance_sampling: Literal["token", "seq"] = "token"
 

@@ -11,7 +11,7 @@ from roll_core.algorithms.advantages import AdvantageConfig, compute_advantages
 from roll_core.algorithms.correction import CorrectionConfig, ImportanceWeight, MismatchFilter, correct_mismatch
 from roll_core.algorithms.kl import kl_controller, kl_divergence
 from roll_core.algorithms.masks import difficulty_mask, error_max_len_mask, final_mask, max_len_mask, sample_weights
-from roll_core.algorithms.rewards import RunningMoments
+from roll_core.algorithms.rewards import RunningMoments, overlong_penalty
 from roll_core.algorithms.tallies import fetch
 from roll_core.config.schema import RLVRConfig
 from roll_core.data import DataProto
@@ -42,7 +42,8 @@ class Shaper:
         mask, valid = batch["response_mask"], batch["is_graded"]
         trained, metrics = final_mask(mask, self._row_masks(batch) | {"graded_mask": valid})
         token_kl = self._token_kl(batch, metrics)
-        self.running.update(batch["rewards"], valid)
+        rewards = self._rewards(batch, metrics)
+        self.running.update(rewards, valid)
         columns: dict[str, torch.Tensor] = {}
         if "old_log_probs" in batch:
             correction = correct_mismatch(batch["old_log_probs"], batch["infer_log_probs"], trained, self.correction)
@@ -52,7 +53,7 @@ class Shaper:
             metrics |= {name: tally.value for name, tally in fetch(correction.measures).items()}
         result = compute_advantages(
             self.advantages,
-            batch["rewards"],
+            rewards,
             mask,
             batch["group"],
             loss_mask=trained,
@@ -72,6 +73,15 @@ class Shaper:
             "sample_weight": self._sample_weights(batch, trained.any(-1)).float(),
         }
         return batch.with_columns(**columns), metrics | result.metrics
+
+    def _rewards(self, batch: DataProto, metrics: dict[str, float]) -> torch.Tensor:
+        rewards: torch.Tensor = batch["rewards"]
+        buffer = self.config.overlong_buffer_length
+        if buffer == 0:
+            return rewards
+        penalty = overlong_penalty(batch["response_lengths"], batch.meta_info["max_response_length"], buffer)
+        metrics["reward/overlong_ratio"] = float((penalty < 0).float().mean())
+        return rewards + self.config.overlong_penalty_factor * penalty
 
     def _row_masks(self, batch: DataProto) -> dict[str, torch.Tensor]:
         config, masks = self.config, {}

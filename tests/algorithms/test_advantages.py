@@ -9,6 +9,7 @@ from roll_core.algorithms.estimators import gae
 from roll_core.algorithms.rewards import RunningMoments
 
 NAN = float("nan")
+NAMES = ["grpo", "rloo", "dr_grpo", "raft_plus_plus", "reinforce", "reinforce_plus_plus", "gae"]
 MASK = torch.tensor([[1, 1, 1], [1, 1, 0], [1, 0, 0], [1, 1, 1]], dtype=torch.bool)
 GROUPS = torch.tensor([0, 0, 1, 1])
 REWARDS = torch.tensor([1.0, 0.0, 0.0, 1.0])
@@ -59,7 +60,7 @@ def test_a_response_without_tokens_leaks_into_nobody() -> None:
     assert out.advantages[2].tolist() == [0.0, 0.0] and out.token_rewards[2].tolist() == [0.0, 0.0]
 
 
-@pytest.mark.parametrize("name", ["grpo", "rloo", "reinforce", "reinforce_plus_plus", "gae"])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_row_without_a_grade_has_no_advantage(name: str) -> None:
     rewards = torch.tensor([1.0, NAN, 0.0, 1.0])
     out = compute_advantages(
@@ -121,7 +122,7 @@ def test_norm_types_are_those_of_the_config() -> None:
 
 
 @pytest.mark.parametrize("garbage", [float("inf"), NAN, 1e9])
-@pytest.mark.parametrize("name", ["grpo", "rloo", "reinforce", "reinforce_plus_plus", "gae"])
+@pytest.mark.parametrize("name", NAMES)
 def test_padding_full_of_garbage_changes_nothing(name: str, garbage: float) -> None:
     config = AdvantageConfig(
         name, whiten_rewards=True, whiten_advantages=True, gamma=0.9, reward_clip=1, advantage_clip=1
@@ -148,8 +149,8 @@ def test_an_unknown_estimator_lists_the_known_ones() -> None:
     with pytest.raises(ValueError) as caught:
         AdvantageConfig("ppo")
     assert str(caught.value) == (
-        "no adv_estimator named 'ppo'\n  there are: gae, reinforce, reinforce_plus_plus, grpo, rloo, gigpo, "
-        "step_reinforce, agentic_reinforce"
+        "no adv_estimator named 'ppo'\n  there are: gae, reinforce, reinforce_plus_plus, grpo, rloo, dr_grpo, "
+        "raft_plus_plus, gigpo, step_reinforce, agentic_reinforce"
     )
 
 

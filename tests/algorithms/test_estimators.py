@@ -4,7 +4,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roll_core.algorithms.estimators import credit_masked_rewards, discounted_returns, gae, grpo, rloo
+from roll_core.algorithms.estimators import (
+    credit_masked_rewards,
+    discounted_returns,
+    dr_grpo,
+    gae,
+    grpo,
+    raft_plus_plus,
+    rloo,
+)
 
 NAN = float("nan")
 
@@ -95,7 +103,21 @@ def test_leave_one_out_by_hand() -> None:
     np.testing.assert_allclose(rloo(rewards, groups).numpy(), [0.75, -0.75, 0.0, 2.0, -2.0], atol=1e-6)
 
 
-@pytest.mark.parametrize("estimator", [grpo, rloo])
+def test_without_the_deviation_by_hand() -> None:
+    rewards = torch.tensor([1.0, 0.0, 0.5, 4.0, 2.0])
+    groups = torch.tensor([0, 0, 0, 1, 1])
+    assert dr_grpo(rewards, groups).tolist() == [0.5, -0.5, 0.0, 1.0, -1.0]
+
+
+def test_only_the_best_of_a_group_that_succeeded_are_learnt_from() -> None:
+    rewards = torch.tensor([1.0, 0.0, 1.0, 0.0, 0.0, 0.5, NAN, 0.2, -1.0, -2.0])
+    groups = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 3, 3])
+    assert raft_plus_plus(rewards, groups).tolist() == [1, 0, 1, 0, 0, 1, 0, 0, 0, 0]
+    hidden = raft_plus_plus(torch.tensor([1.0, 0.5]), torch.tensor([0, 0]), torch.tensor([False, True]))
+    assert hidden.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("estimator", [grpo, rloo, dr_grpo])
 def test_equal_rewards_teach_exactly_nothing(estimator: object) -> None:
     rewards = torch.full((7,), 0.7, dtype=torch.float64)
     assert estimator(rewards, torch.zeros(7, dtype=torch.long)).tolist() == [0.0] * 7  # type: ignore[operator]
@@ -105,14 +127,14 @@ def test_a_missing_grade_leaves_the_others_of_its_group_as_if_it_were_not_there(
     groups = torch.zeros(4, dtype=torch.long)
     with_hole = torch.tensor([1.0, NAN, 0.0, 0.0])
     three = torch.tensor([1.0, 0.0, 0.0])
-    for estimator in (grpo, rloo):
+    for estimator in (grpo, rloo, dr_grpo):
         out = estimator(with_hole, groups)
         assert out[[0, 2, 3]].tolist() == estimator(three, groups[:3]).tolist()
         assert out[1].item() == 0.0
         assert estimator(torch.tensor([1.0, NAN]), groups[:2]).tolist() == [0.0, 0.0]
 
 
-@pytest.mark.parametrize("estimator", [grpo, rloo])
+@pytest.mark.parametrize("estimator", [grpo, rloo, dr_grpo, raft_plus_plus])
 def test_a_group_of_one_is_refused(estimator: object) -> None:
     with pytest.raises(ValueError) as caught:
         estimator(torch.tensor([1.0, 0.0, 1.0]), torch.tensor([0, 0, 1]))  # type: ignore[operator]

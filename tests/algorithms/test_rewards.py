@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roll_core.algorithms.rewards import RunningMoments, clip, normalise, place_on_last_token
+from roll_core.algorithms.rewards import RunningMoments, clip, normalise, overlong_penalty, place_on_last_token
 
 NAN = float("nan")
 SCOPES = (None, "batch", "group", "running")
@@ -128,3 +128,11 @@ def test_a_reward_lands_on_the_last_true_token() -> None:
     placed = place_on_last_token(torch.tensor([2.0, 3.0, 4.0, 10.0]), mask)
     assert placed.tolist() == [[0, 2, 0, 0], [0, 0, 3, 0], [0, 0, 0, 4], [0, 0, 0, 0]]
     assert math.fsum(placed.flatten().tolist()) == 9.0
+
+
+def test_a_long_response_is_punished_softly() -> None:
+    lengths = torch.tensor([0, 12, 13, 14, 16, 20])
+    assert overlong_penalty(lengths, 16, 4).tolist() == [0, 0, -0.25, -0.5, -1, -1]
+    for buffer in (0, 17):
+        with pytest.raises(ValueError, match=f"the buffer must be 1 to 16 tokens, the longest response, not {buffer}"):
+            overlong_penalty(lengths, 16, buffer)

@@ -213,7 +213,7 @@ CRITIC = {"strategy_args": {"strategy_name": "fsdp2_train"}, "device_mapping": [
         (
             {"adv_estimator": "gigpo"},
             "adv_estimator: needs the rewards of single steps, which only agentic runs have\n    given: 'gigpo'\n"
-            "    try:   reinforce, grpo, rloo, reinforce_plus_plus or gae",
+            "    try:   gae, reinforce, reinforce_plus_plus, grpo, rloo, dr_grpo, raft_plus_plus",
         ),
         (
             {"adv_estimator": "gae"},
@@ -234,6 +234,10 @@ CRITIC = {"strategy_args": {"strategy_name": "fsdp2_train"}, "device_mapping": [
             {"add_token_level_kl": True, "kl_penalty": "full"},
             "kl_penalty: full compares whole distributions, and only the sampled tokens' probabilities are kept\n"
             "    given: 'full'\n    try:   kl_penalty: kl (k1), mse (k2), abs or k3",
+        ),
+        (
+            {"overlong_buffer_length": 33},
+            "overlong_buffer_length: must be at most the 32 tokens of the longest response\n    given: 33",
         ),
         (
             {"difficulty_mask": True, "difficulty_low_threshold": 1.0},
@@ -319,6 +323,14 @@ def test_all_broken_rules_are_reported_at_once(small: Small) -> None:
         (
             {"use_pg_clip_range": True, "pg_clip": 0.1},
             "pg_clip: has no effect; use_pg_clip_range takes pg_clip_low and pg_clip_high",
+        ),
+        (
+            {"adv_estimator": "dr_grpo"},
+            "adv_estimator dr_grpo: loss_agg_mode seq-mean-token-mean is not its own, which is seq-mean-token-sum-norm",
+        ),
+        (
+            {"overlong_penalty_factor": 0.5},
+            "overlong_penalty_factor: has no effect without overlong_buffer_length",
         ),
         ({"actor_train.cispo_epsilon_low": 0.3}, "actor_train.cispo_epsilon_low: has no effect; pg_variant is ppo"),
         ({"val_batch_size": 64}, "val_batch_size: has no effect; validation answers every held-out prompt"),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.errors import Problem
 
-GROUP_ESTIMATORS = ("grpo", "rloo")
+GROUP_ESTIMATORS = ("grpo", "rloo", "dr_grpo", "raft_plus_plus")
 """Estimators that compare the responses to one prompt."""
 AGENTIC_ESTIMATORS = ("gigpo", "step_reinforce", "agentic_reinforce")
 
@@ -45,6 +45,11 @@ def notices(config: RLVRConfig) -> Iterator[str]:
         yield "kl_loss_coef: has no effect without use_kl_loss: true"
     if not config.use_pg_clip_range and given & {"pg_clip_low", "pg_clip_high"}:
         yield "pg_clip_low, pg_clip_high: have no effect without use_pg_clip_range: true"
+    if config.adv_estimator == "dr_grpo" and config.loss_agg_mode != "seq-mean-token-sum-norm":
+        mode = config.loss_agg_mode
+        yield f"adv_estimator dr_grpo: loss_agg_mode {mode} is not its own, which is seq-mean-token-sum-norm"
+    if config.overlong_penalty_factor != 1.0 and config.overlong_buffer_length == 0:
+        yield "overlong_penalty_factor: has no effect without overlong_buffer_length"
     if config.difficulty_mask and config.num_return_sequences_in_group == 1:
         yield "difficulty_mask: has no effect with num_return_sequences_in_group 1"
 
@@ -53,7 +58,8 @@ def _estimator(config: RLVRConfig) -> Iterator[Problem]:
     name = config.adv_estimator
     if name in AGENTIC_ESTIMATORS:
         rule = "needs the rewards of single steps, which only agentic runs have"
-        yield Problem("adv_estimator", rule, name, "reinforce, grpo, rloo, reinforce_plus_plus or gae")
+        there = ("gae", "reinforce", "reinforce_plus_plus", *GROUP_ESTIMATORS)
+        yield Problem("adv_estimator", rule, name, ", ".join(there))
     if name in GROUP_ESTIMATORS:
         for key in ("norm_mean_type", "norm_std_type"):
             if getattr(config, key) not in (None, "group"):
@@ -105,6 +111,9 @@ def _pairs(config: RLVRConfig) -> Iterator[Problem]:
     if 1 not in frequencies and frequencies[0] != frequencies[1]:
         rule = f"contradicts actor_train.model_update_frequency: {frequencies[0]}"
         yield Problem("actor_infer.model_update_frequency", rule, frequencies[1], "leave one of the two out")
+    if config.overlong_buffer_length > config.response_window:
+        rule = f"must be at most the {config.response_window} tokens of the longest response"
+        yield Problem("overlong_buffer_length", rule, config.overlong_buffer_length)
     low, high = config.difficulty_low_threshold, config.difficulty_high_threshold
     if config.difficulty_mask and low >= high:
         rule = f"must be less than difficulty_high_threshold {high:g}, or no group is ever kept"
