@@ -27,18 +27,11 @@ _PUBLISHED_CLASSES = ("roll.pipeline.", "roll.distributed.")
 """Published configs name the class that a role has anyway."""
 _PIPELINE = (
     Unavailable(
-        "async_generation_ratio",
-        lambda ratio: ratio > 0,
-        "rollouts that run while others train are not part of this version",
-        "async_generation_ratio: 0",
-    ),
-    Unavailable(
         "generate_opt_level",
         lambda level: level != 1,
         "prompts are always scheduled one by one",
         "generate_opt_level: 1",
     ),
-    Unavailable("is_use_additional_prompts", _ON, "prompts beyond the batch are not part of this version"),
     Unavailable("user_defined_rollout_loop_cls", _ON, "a rollout loop of your own is not part of this version"),
     Unavailable("router_args", lambda args: args is not None and args.router_name is not None, "there is one router"),
     Unavailable("rollout_mock", lambda mock: mock is not None and mock.enable, "rollouts are not read from files"),

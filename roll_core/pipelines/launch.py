@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,7 +75,7 @@ def launch(setting: Setting, nodes: Sequence[Node], waiter: Waiter) -> Crew:
     config, start = setting.config, _Start(setting, nodes)
     crew = Crew(
         actor_train=start.role("actor_train", config.actor_train, TrainWorker),
-        actor_infer=start.role("actor_infer", config.actor_infer, InferWorker, threads=ENGINE_THREADS),
+        actor_infer=start.role("actor_infer", config.actor_infer, InferWorker, threads=_engine_threads(config)),
         reference=start.role("reference", config.reference or reference_of(config), TrainWorker)
         if config.needs_reference
         else None,
@@ -103,6 +104,14 @@ def set_up(crew: Crew, waiter: Waiter, plans: Mapping[str, TrainPlan]) -> None:
     if complaints:
         listed = "".join(f"\n  {line}" for line in dict.fromkeys(complaints))
         raise RollError(f"a reward would give wrong verdicts on this installation{listed}")
+
+
+def _engine_threads(config: RLVRConfig) -> int:
+    """Rollouts that never stop are sent to engines prompt by prompt, each of them a call of its own."""
+    if config.async_generation_ratio == 0:
+        return ENGINE_THREADS
+    extra = config.max_additional_running_prompts if config.is_use_additional_prompts else 0
+    return ENGINE_THREADS + math.ceil(config.rollout_batch_size * (1 + config.async_generation_ratio)) + extra
 
 
 @dataclass(frozen=True)

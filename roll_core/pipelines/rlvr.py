@@ -7,6 +7,7 @@ starts or finds something is in `roll_core.pipelines.start`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +26,7 @@ from roll_core.pipelines.shaping import Shaper
 from roll_core.pipelines.turns import DeviceTurns
 from roll_core.pipelines.update import PolicyUpdate, ValueUpdate, is_empty, with_temperature
 from roll_core.pipelines.validation import Validation
+from roll_core.rollout.async_collector import AsyncCollector
 from roll_core.rollout.collector import Collector
 from roll_core.rollout.sample import to_batch
 from roll_core.rollout.weight_update import WeightUpdate
@@ -37,7 +39,7 @@ class Parts:
     config: RLVRConfig
     crew: Crew
     waiter: Waiter
-    collector: Collector
+    collector: Collector | AsyncCollector
     validation: Validation | None
     weights: WeightUpdate
     turns: DeviceTurns
@@ -66,7 +68,7 @@ class RlvrPipeline:
     def run(self) -> None:
         """All steps that are left. What was finished is kept when a worker dies or the user stops the run."""
         recovery = self.parts.recovery
-        with recovery.rescue():
+        with recovery.rescue(), closing(self.parts.collector):
             if recovery.step == 0 and self.config.eval_steps > 0:
                 self.parts.reporter.record(0, self.validate(0))
             for step in range(recovery.step + 1, self.config.max_steps + 1):
@@ -111,7 +113,9 @@ class RlvrPipeline:
             is_due = is_due or self.is_validation_due(version) or self.config.is_save_due(version)
             if is_due and self.parts.weights.version != version:
                 self.parts.turns.begin_update()
-                self.parts.weights.send(version)
+                with self.parts.collector.paused():
+                    self.parts.weights.send(version)
+                    self.parts.collector.weights_are(version)
             self.parts.turns.begin_generation()
 
     def train(self, batch: DataProto, step: int) -> dict[str, float]:
@@ -131,9 +135,10 @@ class RlvrPipeline:
         """Accuracy on the held-out problems with the weights after `step` steps."""
         if self.parts.validation is None:
             return {}
-        self.update_engines(step)
-        with self.timers("time/val_step"):
-            metrics, samples = self.parts.validation(step)
+        with self.parts.collector.paused():
+            self.update_engines(step)
+            with self.timers("time/val_step"):
+                metrics, samples = self.parts.validation(step)
         self.parts.reporter.validated(step, metrics, samples)
         return metrics
 

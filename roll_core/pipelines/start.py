@@ -145,6 +145,7 @@ def _assemble(
     scheduler = RolloutScheduler(
         crew.actor_infer, RewardRouter(crew.rewards, display.notice), waiter, inputs.tokenizer, config.seed
     )
+    collector = _collector(config, inputs, scheduler)
     shaper = Shaper(config)
     bucket_bytes = config.model_update_buffer_size_mb * 2**20
     return RlvrPipeline(
@@ -152,12 +153,12 @@ def _assemble(
             config=config,
             crew=crew,
             waiter=waiter,
-            collector=_collector(config, inputs, scheduler),
+            collector=collector,
             validation=_validation(config, inputs, scheduler),
             weights=WeightUpdate(crew.actor_train, crew.actor_infer, waiter, bucket_bytes),
             turns=DeviceTurns(config, setting.platform, crew.trainers, crew.actor_infer, waiter),
             shaper=shaper,
-            recovery=Recovery(config, folder, crew, waiter, inputs.sampler, shaper, interrupts),
+            recovery=Recovery(config, folder, crew, waiter, collector, shaper, interrupts),
             reporter=Reporter(config, trackers, display),
             pad_token_id=inputs.pad_token_id,
             delivery=delivery,
@@ -167,11 +168,18 @@ def _assemble(
 
 def _collector(config: RLVRConfig, inputs: Inputs, scheduler: Any) -> Any:
     from roll_core.pipelines.sampling import sampling_params
-    from roll_core.rollout.collector import Collector
+    from roll_core.rollout.async_collector import AsyncCollector
+    from roll_core.rollout.collector import Collector, QueryFilters
+    from roll_core.rollout.flow import RolloutFlow
 
     params = sampling_params(config.actor_infer.generating_args or GeneratingArgs(), inputs.stop_token_ids)
     number = config.num_return_sequences_in_group
-    return Collector(scheduler, inputs.dataset, inputs.sampler, config.rewards, number, params)
+    if config.async_generation_ratio == 0:
+        return Collector(scheduler, inputs.dataset, inputs.sampler, config.rewards, number, params)
+    keeps = QueryFilters(config.rewards)
+    flow = RolloutFlow(scheduler, inputs.dataset, inputs.sampler, keeps, number, params)
+    extra = config.max_additional_running_prompts if config.is_use_additional_prompts else 0
+    return AsyncCollector(flow, config.rollout_batch_size, config.async_generation_ratio, extra)
 
 
 def _validation(config: RLVRConfig, inputs: Inputs, scheduler: Any) -> Any:
