@@ -44,6 +44,11 @@ class Waiter:
         """From now on, the death of any of these workers ends any wait."""
         self.watches |= {call.ref: call for call in group.watches}
 
+    def unwatch(self, group: WorkerGroup) -> None:
+        """Their deaths are the matter of whoever calls them."""
+        for call in group.watches:
+            self.watches.pop(call.ref, None)
+
     def wait(self, calls: Sequence[Call], timeout_s: float | None = None) -> list[Any]:
         """Results of all calls, in their order.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from roll_core.cluster.calls import Call
 from roll_core.cluster.nodes import Place
 from roll_core.cluster.spec import WorkerSpec
+from roll_core.errors import WorkerDied
 from roll_core.platforms import Platform
 
 RESTARTS = 3
@@ -17,13 +18,19 @@ RESTARTS = 3
 
 @dataclass
 class WorkerGroup:
-    """Actors of one role, by rank. A stateless role's workers are restarted when they die, the others are not."""
+    """Actors of one role, by rank. Ray restarts a stateless role's workers when they die, but not the others.
+
+    `lost` are ranks that are known to be dead: calls of all ranks leave them out until `revive`.
+    """
 
     role: str
     specs: list[WorkerSpec]
     handles: list[Any]
     restartable: bool = False
     watches: list[Call] = field(default_factory=list)
+    start_one: Callable[[int], Any] | None = None
+    lost: set[int] = field(default_factory=set)
+    restarts: int = 0
 
     @classmethod
     def launch(
@@ -41,8 +48,8 @@ class WorkerGroup:
         """Start one actor per spec, each seeing only its own devices; returns while they are still starting."""
         import ray
 
-        handles = []
-        for spec, place in zip(specs, places):
+        def start_one(rank: int) -> Any:
+            spec, place = specs[rank], places[rank]
             visible = platform.visible(place.device_ids) if place else {}
             options: dict[str, Any] = {
                 "num_cpus": 0,
@@ -54,22 +61,53 @@ class WorkerGroup:
             }
             if place is not None:
                 options |= _options(platform, place)
-            handle = ray.remote(**options)(worker_class).remote(spec, *arguments)
-            handles.append(handle)
-        group = cls(specs[0].context.role, list(specs), handles, restartable)
+            return ray.remote(**options)(worker_class).remote(spec, *arguments)
+
+        handles = [start_one(rank) for rank in range(len(specs))]
+        group = cls(specs[0].context.role, list(specs), handles, restartable, start_one=start_one)
         if not restartable:
-            group.watches = [
-                Call(spec, "watch", handle.watch.options(concurrency_group="watch").remote())
-                for spec, handle in zip(specs, handles)
-            ]
+            group.watches = [group._watch(rank) for rank in range(len(specs))]
         return group
+
+    def find_lost(self) -> set[int]:
+        """Look which watched workers have ended, and return all that are lost."""
+        import ray
+
+        by_ref = {call.ref: call.worker.context.rank for call in self.watches}
+        if by_ref:
+            ended, _ = ray.wait(list(by_ref), num_returns=len(by_ref), timeout=0)
+            self.lost |= {by_ref[ref] for ref in ended}
+        return self.lost
+
+    def revive(self) -> list[int]:
+        """Start what was lost again, in its old place; returns the ranks, which have everything yet to be told.
+
+        Raises:
+            WorkerDied: that was done too often.
+        """
+        ranks = sorted(self.lost)
+        if self.restarts + len(ranks) > RESTARTS:
+            names = ", ".join(f"rank {rank}" for rank in ranks)
+            raise WorkerDied(f"{self.role} {names} died, after {self.restarts} restarts of {self.role} in this run")
+        assert self.start_one is not None
+        for rank in ranks:
+            self.handles[rank] = self.start_one(rank)
+            self.watches[rank] = self._watch(rank)
+        self.restarts += len(ranks)
+        self.lost.clear()
+        return ranks
+
+    def _watch(self, rank: int) -> Call:
+        watch = self.handles[rank].watch.options(concurrency_group="watch")
+        return Call(self.specs[rank], "watch", watch.remote())
 
     def __len__(self) -> int:
         return len(self.handles)
 
     def submit(self, method: str, *arguments: Any, **options: Any) -> list[Call]:
-        """Call every rank with the same arguments, without waiting."""
-        return [self.submit_to(rank, method, *arguments, **options) for rank in range(len(self))]
+        """Call every rank that is not lost with the same arguments, without waiting."""
+        ranks = [rank for rank in range(len(self)) if rank not in self.lost]
+        return [self.submit_to(rank, method, *arguments, **options) for rank in ranks]
 
     def submit_to(self, rank: int, method: str, *arguments: Any, **options: Any) -> Call:
         """Call one rank, without waiting."""

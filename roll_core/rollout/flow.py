@@ -15,11 +15,11 @@ from typing import Any
 from roll_core.cluster.calls import Call
 from roll_core.data.prompts import PromptDataset
 from roll_core.data.sampler import PromptSampler
-from roll_core.errors import CheckpointError, RollError
+from roll_core.errors import CheckpointError, RollError, WorkerDied
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.rollout.prompt_queue import Account, Answer, Ending, OpenPrompt
 from roll_core.rollout.sample import Sample
-from roll_core.rollout.scheduler import YIELD_INTERVAL_S, RolloutScheduler
+from roll_core.rollout.scheduler import RolloutScheduler
 
 POLL_S = 0.05
 """How long the thread looks at what runs before it looks whether something else is asked of it."""
@@ -54,8 +54,7 @@ class RolloutFlow:
         self._drawn: deque[int] = deque()
         self._replace: deque[str] = deque()
         self._running: list[Call] = []
-        self._load = [0] * len(scheduler.engines)
-        self._engine_of: dict[str, int] = {}
+        self._router = scheduler.router("least loaded")
         self._wants_pause, self._is_paused, self._is_closing = True, False, False
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="rollout", daemon=True)
@@ -160,18 +159,39 @@ class RolloutFlow:
             generating = any(call.method == "generate" for call in self._running)
             self._is_paused = self._wants_pause and not generating
             self.changed.notify_all()
+            if self._wants_pause:
+                self._recall()
             requests = [] if self._wants_pause else self._next_requests()
             aborts = self._wants_pause and generating
             if not self._running and not requests:
                 self.changed.wait(1.0)
                 return
         if requests:
-            self._submit(requests)
+            self._running += self._router.submit(requests)
         if aborts and not any(call.method == "abort" for call in self._running):
             # Again and again: a call that had not begun when an abort came has not heard of it.
             self._running += self.scheduler.engines.submit("abort", None)
-        for call in self.scheduler.waiter.poll(self._running, POLL_S):
+        for call in self._finished():
             self._handle(call)
+
+    def _recall(self) -> None:
+        for request in self._router.recall():
+            one, position = self._find(request.request_id)
+            if one is not None:
+                one.answers[position].is_running = False
+
+    def _finished(self) -> list[Call]:
+        waiter, engines = self.scheduler.waiter, self.scheduler.engines
+        try:
+            return waiter.poll(self._running, POLL_S)
+        except WorkerDied:
+            if not engines.find_lost() or len(engines.lost) == len(engines):
+                raise
+            # It was to abort what it ran; its other calls say the same when they are taken.
+            self._running = [
+                call for call in self._running if call.method != "abort" or call.worker.context.rank not in engines.lost
+            ]
+            return []
 
     def _next_requests(self) -> list[list[GenerationRequest]]:
         """Requests of whole prompts: those that were interrupted, then new ones while there is room."""
@@ -205,30 +225,17 @@ class RolloutFlow:
             self._drawn.extend(self.sampler.next_batch())
         return self._drawn.popleft()
 
-    def _submit(self, groups: Sequence[list[GenerationRequest]]) -> None:
-        shares: dict[int, list[GenerationRequest]] = {}
-        for group in groups:
-            # A prompt's requests stay together: an engine reads the prompt once for all of them.
-            rank = self._load.index(min(self._load))
-            shares.setdefault(rank, []).extend(group)
-            self._load[rank] += len(group)
-            self._engine_of |= {request.request_id: rank for request in group}
-        self._running += [
-            self.scheduler.engines.submit_to(rank, "generate", share, YIELD_INTERVAL_S)
-            for rank, share in shares.items()
-        ]
-
     def _handle(self, call: Call) -> None:
-        waiter = self.scheduler.waiter
         if call.method == "generate":
-            finished = waiter.take(call)
-            if finished is None:
+            progress = self._router.take(call)
+            self._running += progress.begun
+            if progress.is_over:
                 self._running.remove(call)
-            else:
-                self._answered(finished)
+            if progress.completions:
+                self._answered(progress.completions)
             return
         self._running.remove(call)
-        [result] = waiter.wait([call])
+        [result] = self.scheduler.waiter.wait([call])
         if call.method == "compute_rewards":
             self._scored(self.scheduler.rewards.collect(call, result))
 
@@ -236,7 +243,6 @@ class RolloutFlow:
         with self.changed:
             complete = []
             for part in finished:
-                self._load[self._engine_of.pop(part.request_id)] -= 1
                 one, position = self._find(part.request_id)
                 if one is not None and one.take(position, part, self.params.max_new_tokens):
                     complete.append((one, position))

@@ -8,13 +8,11 @@ from typing import Protocol
 from roll_core.cluster.calls import Call, Waiter
 from roll_core.cluster.group import WorkerGroup
 from roll_core.data.prompts import Prompt
-from roll_core.inference import Completion, GenerationRequest, SamplingParams
+from roll_core.inference import Completion, SamplingParams
 from roll_core.rewards import RewardSample, Score
 from roll_core.rollout.reward_router import RewardRouter
+from roll_core.rollout.routing import EngineRouter, Order
 from roll_core.rollout.sample import Sample, requests_for
-
-YIELD_INTERVAL_S = 0.05
-"""How often an engine hands over what it has finished. A message costs about a millisecond on both sides."""
 
 
 class TextDecoder(Protocol):
@@ -27,15 +25,28 @@ class TextDecoder(Protocol):
 class RolloutScheduler:
     """Turns prompts into scored samples with all engines and all reward workers.
 
-    Which engine takes which prompt depends on nothing but their order, so that the same prompts give the
-    same samples, bit for bit, whenever they are generated again with the same weights.
+    Prompts are dealt to engines in turn; see `EngineRouter` for what that promises, for `most_running` requests per
+    engine, and for what happens when one of several engines dies.
     """
 
     def __init__(
-        self, engines: WorkerGroup, rewards: RewardRouter, waiter: Waiter, tokenizer: TextDecoder, seed: int
+        self,
+        engines: WorkerGroup,
+        rewards: RewardRouter,
+        waiter: Waiter,
+        tokenizer: TextDecoder,
+        seed: int,
+        most_running: int | None = None,
     ) -> None:
         self.engines, self.rewards, self.waiter = engines, rewards, waiter
-        self.tokenizer, self.seed = tokenizer, seed
+        self.tokenizer, self.seed, self.most_running = tokenizer, seed, most_running
+        if len(engines) > 1:
+            # The others take over: a death is no reason to end whatever the run waits for.
+            waiter.unwatch(engines)
+
+    def router(self, order: Order) -> EngineRouter:
+        """A way to the engines, for one user at a time."""
+        return EngineRouter(self.engines, self.waiter, self.rewards.notify, order, self.most_running)
 
     def generate(
         self,
@@ -57,7 +68,10 @@ class RolloutScheduler:
         }
         completions: dict[str, tuple[Completion, str]] = {}
         scores: dict[str, Score] = {}
-        running = self._start(requests, num_samples)
+        router = self.router("in turn")
+        running = router.submit(
+            [requests[start : start + num_samples] for start in range(0, len(requests), num_samples)]
+        )
         while running:
             for call in self.waiter.ready(running):
                 if call.method != "generate":
@@ -65,9 +79,12 @@ class RolloutScheduler:
                     [result] = self.waiter.wait([call])
                     scores |= self.rewards.collect(call, result)
                     continue
-                finished = self.waiter.take(call)
-                if finished is None:
+                progress = router.take(call)
+                running += progress.begun
+                if progress.is_over:
                     running.remove(call)
+                finished = progress.completions
+                if not finished:
                     continue
                 texts = self.decode(finished)
                 completions |= {c.request_id: (c, text) for c, text in zip(finished, texts)}
@@ -75,17 +92,6 @@ class RolloutScheduler:
         return [
             Sample(prompt, group, *completions[request_id], scores[request_id])
             for request_id, (group, prompt) in prompt_of.items()
-        ]
-
-    def _start(self, requests: Sequence[GenerationRequest], num_samples: int) -> list[Call]:
-        # Whole groups, dealt round robin: an engine prefills a prompt once for all of its samples.
-        shares: list[list[GenerationRequest]] = [[] for _ in range(len(self.engines))]
-        for position, request in enumerate(requests):
-            shares[position // num_samples % len(shares)].append(request)
-        return [
-            self.engines.submit_to(rank, "generate", share, YIELD_INTERVAL_S)
-            for rank, share in enumerate(shares)
-            if share
         ]
 
     def decode(self, completions: Sequence[Completion]) -> list[str]:

@@ -49,6 +49,13 @@ class WeightUpdate:
             self._share(largest_bucket(manifest))
         self._manifest = manifest
 
+    def _replace_lost(self) -> None:
+        """Start dead engines again and form a new group with them: the old one ended with its first member."""
+        for rank in self.engines.revive():
+            log.warning("%s rank %d died and is started again", self.engines.role, rank)
+            self.waiter.wait([self.engines.submit_to(rank, "start")])
+        self._manifest = None
+
     def _share(self, slot_bytes: int) -> None:
         """All live on one node, in its memory: let weights go through it rather than through sockets."""
         [(path, reason)] = self.waiter.wait([self.trainer.submit_to(0, "share_weights", slot_bytes)])
@@ -61,11 +68,16 @@ class WeightUpdate:
     def send(self, version: int) -> bool:
         """Bring every engine to `version`; returns False where they have it already.
 
+        Engines that died since the last update are started again first; one that dies during an update ends the run.
+
         Raises:
             WeightSyncError: an engine confirmed something other than what was sent; names the engine.
+            WorkerDied: the trainer or an engine died now, or engines died too often.
         """
         if version == self.version:
             return False
+        if len(self.engines) > 1 and self.engines.find_lost():
+            self._replace_lost()
         if self._manifest is None:
             self.connect()
             assert self._manifest is not None

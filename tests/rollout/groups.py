@@ -16,12 +16,27 @@ class Group:
     def __init__(self, role: str, size: int) -> None:
         self.role, self.size = role, size
         self.asked: list[tuple[int, str, Any]] = []
+        self.watches: list[Call] = []
+        self.lost: set[int] = set()
+        self.dead: set[int] = set()
+        self.restarts = 0
 
     def __len__(self) -> int:
         return self.size
 
     def submit(self, method: str, *arguments: Any) -> list[Call]:
-        return [self.submit_to(rank, method, *arguments) for rank in range(self.size)]
+        return [self.submit_to(rank, method, *arguments) for rank in range(self.size) if rank not in self.lost]
+
+    def find_lost(self) -> set[int]:
+        self.lost |= self.dead
+        return self.lost
+
+    def revive(self) -> list[int]:
+        ranks = sorted(self.lost)
+        self.restarts += len(ranks)
+        self.lost.clear()
+        self.dead.clear()
+        return ranks
 
     def submit_to(self, rank: int, method: str, *arguments: Any) -> Call:
         self.asked.append((rank, method, arguments[0] if arguments else None))
@@ -34,7 +49,7 @@ class Group:
 
 
 class Waiter:
-    """Everything is there already."""
+    """Everything is there already; a call whose result is an error raises it."""
 
     def wait(self, calls: list[Call]) -> list[Any]:
         return [call.ref for call in calls]
@@ -44,3 +59,6 @@ class Waiter:
 
     def take(self, stream: Call) -> Any | None:
         return next(stream.ref, None)
+
+    def unwatch(self, group: Group) -> None:
+        assert group.watches == []

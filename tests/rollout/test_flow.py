@@ -17,6 +17,7 @@ from roll_core.rewards import Score
 from roll_core.rollout.async_collector import AsyncCollector
 from roll_core.rollout.collector import Collector
 from roll_core.rollout.flow import RolloutFlow, check_account
+from roll_core.rollout.routing import EngineRouter
 from roll_core.rollout.sample import Sample
 from tests.rollout.groups import Group
 from tests.rollout.samples import prompt
@@ -113,10 +114,17 @@ class Rewards(Group):
 class Scheduler:
     seed = 3
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, most_running: int | None = None) -> None:
+        self.most_running = most_running
         self.engines = Engines(size)
         self.rewards = Rewards()
         self.waiter = Waiter(self.engines)
+        self.told: list[str] = []
+
+    def router(self, order: Any) -> EngineRouter:
+        engines: Any = self.engines
+        waiter: Any = self.waiter
+        return EngineRouter(engines, waiter, self.told.append, order, self.most_running)
 
     def decode(self, completions: Sequence[Completion]) -> list[str]:
         return ["text"] * len(completions)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roll_core.errors import RollError, WeightSyncError
+from roll_core.errors import RollError, WeightSyncError, WorkerDied
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.rewards import RewardSample, Score, Status
 from roll_core.rollout.reward_router import RewardRouter
@@ -111,12 +111,34 @@ def test_a_score_too_few_is_an_error_and_not_a_shift() -> None:
         scheduler(Engines("actor_infer", 1), rewards, []).generate([prompt("a")], 1, SamplingParams(4), "train/0")
 
 
+class DyingEngines(Engines):
+    def generate(
+        self, rank: int, requests: Sequence[GenerationRequest], interval_s: float
+    ) -> Iterator[list[Completion]]:
+        if rank == 1:
+            raise WorkerDied("actor_infer rank 1 died")
+        yield from super().generate(rank, requests, interval_s)
+
+
+def test_samples_are_the_same_when_an_engine_dies() -> None:
+    told: list[str] = []
+    prompts = [prompt(f"p{number}") for number in range(3)]
+    whole = scheduler(Engines("actor_infer", 2), Rewards("reward", 1), [])
+    broken = scheduler(DyingEngines("actor_infer", 2), Rewards("reward", 1), told)
+    expected, found = (one.generate(prompts, 2, SamplingParams(4), "train/7") for one in (whole, broken))
+    assert found == expected
+    assert len(told) == 1 and "its 2 unfinished answers are made by the other actor_infer engines" in told[0]
+
+
 class Ends(Group):
     """A trainer and its engines in one: engine `wrong` confirms something else."""
 
     wrong = -1
 
     device_names: list[str] = []
+
+    def start(self, rank: int) -> None:
+        return None
 
     def facts(self, rank: int) -> dict[str, Any]:
         devices = self.device_names[rank : rank + 1]
@@ -141,6 +163,18 @@ def test_weights_are_sent_once_per_version() -> None:
     assert [update.send(0), update.send(0), update.send(1)] == [True, False, True]
     assert [method for _rank, method, _first in engines.asked].count("update_weights") == 4
     assert [method for _rank, method, _first in trainer.asked].count("send_weights") == 4
+
+
+def test_engines_that_died_are_started_again_and_a_new_group_is_formed() -> None:
+    trainer, engines = Ends("actor_train", 1), Ends("actor_infer", 2)
+    update = WeightUpdate(trainer, engines, Waiter(), 64)  # type: ignore[arg-type]
+    update.send(0)
+    engines.dead = {1}
+    engines.asked.clear()
+    assert update.send(1)
+    methods = [(rank, method) for rank, method, _first in engines.asked]
+    assert methods[0] == (1, "start") and engines.restarts == 1 and not engines.lost
+    assert {(0, "join_weight_group"), (1, "join_weight_group"), (1, "update_weights")} <= set(methods)
 
 
 @pytest.mark.parametrize(
