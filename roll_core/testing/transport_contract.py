@@ -9,8 +9,10 @@ Subclass `TransportContract` in a test file and name the class:
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
 import random
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -21,8 +23,9 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from roll_core.errors import RollError
 from roll_core.testing.contract import Contract, within
-from roll_core.transport import RowHandle, RowsGone, Transport
+from roll_core.transport import DataLost, RowHandle, RowsGone, Transport
 
 if TYPE_CHECKING:
     from roll_core.transport.base import Column
@@ -40,6 +43,9 @@ DTYPES = [
     torch.uint8,
     torch.bool,
 ]
+
+KILLED_S = 3.0
+"""How long rows of a process that was killed are read: their loss may be noticed late."""
 
 OBJECTS: Mapping[str, Any] = {
     "text": "plain",
@@ -353,6 +359,38 @@ class TransportContract(Contract):
         transport.clear(handle)
         assert self._in_worker(_is_gone, transport, handle), "rows cleared here can still be read by a worker"
 
+    def test_rows_of_a_producer_that_was_killed_are_whole_or_lost_in_words(self, transport: Transport) -> None:
+        self._skip_unless_it_reaches_workers()
+        import ray
+
+        producer = ray.remote(num_cpus=0)(_Producer).remote()
+        handle = ray.get(producer.put.remote(transport), timeout=self.deadline_s)
+        ray.kill(producer)
+        deadline = time.monotonic() + KILLED_S
+        while time.monotonic() < deadline:
+            try:
+                got = self._get(transport, handle)["x"].tolist()
+            except DataLost:
+                break
+            assert got == [1.0] * 4, f"rows of a producer that was killed came back as {got}"
+            time.sleep(0.2)
+        transport.clear(handle)
+
+    def test_a_forked_process_reads_the_rows_or_is_told_why_not(
+        self, transport: Transport, put: Callable[..., RowHandle]
+    ) -> None:
+        handle = put({"x": torch.arange(4)}, 4)
+        context = multiprocessing.get_context("fork")
+        answers = context.SimpleQueue()
+        child = context.Process(target=_read_forked, args=(transport, handle, answers), daemon=True)
+        child.start()
+        child.join(self.deadline_s)
+        assert child.exitcode is not None, f"a get in a forked process did not end within {self.deadline_s:g} s"
+        assert child.exitcode == 0, f"a get in a forked process ended it with {child.exitcode}"
+        read, told = answers.get()
+        assert told or read == [0, 1, 2, 3], f"a forked process read {read}"
+        assert self._get(transport, handle)["x"].tolist() == [0, 1, 2, 3], "rows changed when a process was forked"
+
     def test_close_frees_everything(self, shelf: _Shelf) -> None:
         transport = shelf.transport()
         handle = transport.put({"x": torch.zeros(4)}, 4)
@@ -412,6 +450,20 @@ def _write(transport: Transport, num_rows: int) -> RowHandle:
 
 def _clear(transport: Transport, handle: RowHandle) -> None:
     transport.clear(handle)
+
+
+class _Producer:
+    """Puts rows in a process of its own."""
+
+    def put(self, transport: Transport) -> RowHandle:
+        return transport.put({"x": torch.ones(4)}, 4)
+
+
+def _read_forked(transport: Transport, handle: RowHandle, answers: Any) -> None:
+    try:
+        answers.put((transport.get(handle)["x"].tolist(), ""))
+    except RollError as error:
+        answers.put(([], str(error)))
 
 
 def _is_gone(transport: Transport, handle: RowHandle) -> bool:

@@ -1,4 +1,4 @@
-"""A Ray session for all tests of transports between processes."""
+"""A Ray session for the tests of a file."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from roll_core.cluster.session import Session, open_session
 from roll_core.platforms.cpu import CpuPlatform
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
     with open_session(CpuPlatform()) as opened:
         yield opened

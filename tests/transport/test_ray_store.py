@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -179,6 +180,30 @@ def test_room_that_a_producer_set_aside_before_it_died_comes_back(make: Make) ->
     assert len(transport.put({"x": torch.zeros(3, MIB, dtype=torch.uint8)}, 3)) == 3
 
 
+def test_clearing_the_last_row_of_a_put_frees_its_memory(make: Make) -> None:
+    transport = make()
+    before = plasma_mib()
+    handle = transport.put({"x": torch.ones(4, 64 * MIB, dtype=torch.uint8)}, 4)
+    assert plasma_mib() >= before + 256
+    transport.clear(RowHandle(handle.row_ids[:3], handle.schema))
+    assert plasma_mib() >= before + 256
+    transport.clear(handle)
+    deadline = time.monotonic() + 10
+    while plasma_mib() > before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert plasma_mib() <= before
+
+
+@pytest.mark.slow
+def test_a_gibibyte_goes_in_one_put(make: Make) -> None:
+    transport = make()
+    column = torch.arange(2**28, dtype=torch.int32).reshape(256, -1)
+    handle = transport.put({"x": column, "row": torch.arange(256)}, 256)
+    assert torch.equal(transport.get(handle)["x"], column)
+    some = transport.get(RowHandle(handle.row_ids[200::-50], handle.schema))
+    assert torch.equal(some["x"], column[[200, 150, 100, 50, 0]])
+
+
 def test_many_puts_go_through_a_small_store_without_a_leak(make: Make) -> None:
     transport = make(max_bytes=200 * MIB)
     for _ in range(30):
@@ -191,6 +216,14 @@ def test_a_forked_process_is_told_that_ray_does_not_survive_a_fork(make: Make) -
     transport._process += 1
     with pytest.raises(RollError, match=r"was forked from process \d+, which uses Ray"):
         transport.stats()
+
+
+def plasma_mib() -> int:
+    from ray._private.internal_api import memory_summary
+
+    found = re.search(r"Plasma memory usage (\d+) MiB", memory_summary(stats_only=True))
+    assert found is not None
+    return int(found[1])
 
 
 def _put_by_one_that_dies(transport: RayTransport) -> RowHandle:
