@@ -95,6 +95,7 @@ def readmes() -> list[Readme]:
     """Every README, the first page first."""
     folders = [REPOSITORY, *(REPOSITORY / name for name in ("roll_core", "plugins", "examples", "benchmarks"))]
     inner = [path for folder in folders[2:] for path in sorted(folder.glob("*/README.md"))]
+    inner.append(REPOSITORY / "roll_core" / "rewards" / "README.md")
     return [Readme(path) for path in [*(folder / "README.md" for folder in folders), *inner] if path.is_file()]
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.rewards.chat_server import chat_server
+
 EXAMPLE = Path(__file__).parents[1] / "examples" / "custom_reward"
 
 
@@ -144,3 +146,36 @@ def test_many_rows_keep_their_order(tmp_path: Path, workers: str) -> None:
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["id"] for line in lines] == [str(number) for number in range(700)]
     assert all(line["score"] == 1.0 for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("reward", "rows", "scores"),
+    [
+        (
+            "ifeval",
+            [
+                {"response": "No pause.", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]},
+                {"response": "Well, a pause.", "ground_truth": {"func_name": "validate_no_commas"}},
+            ],
+            [1.0, 0.0],
+        ),
+        ("crossthinkqa", [{"response": "The answer is (c).", "ground_truth": "C"}], [1.0]),
+        ("multiple_choice", [{"response": "\\boxed{\\text{E}}", "ground_truth": "E"}], [1.0]),
+    ],
+)
+def test_built_in_rewards_score_their_columns(
+    tmp_path: Path, reward: str, rows: list[dict[str, object]], scores: list[float]
+) -> None:
+    done = roll_score("--reward", reward, write(tmp_path / "rows.jsonl", *rows))
+    assert [json.loads(line)["score"] for line in done.stdout.splitlines()] == scores, done.stderr
+    assert done.returncode == 0
+
+
+def test_a_judge_is_asked_with_options_and_its_failures_are_told(tmp_path: Path) -> None:
+    file = write(tmp_path / "rows.jsonl", {"response": "It is 4.", "ground_truth": "4", "prompt": "2+2?"})
+    with chat_server(lambda prompt: "YES" if "It is 4." in prompt or "answer is 4." in prompt else "NO") as server:
+        options = ("--option", f"url={server.url}", "--option", "model=judge")
+        done = roll_score("--reward", "llm_judge", *options, file)
+    assert json.loads(done.stdout) == {"id": "1", "score": 1.0, "status": "ok", "reason": ""}, done.stderr
+    gone = roll_score("--reward", "llm_judge", *options, "--option", "first_pause_s=0.01", file)
+    assert gone.returncode == 2 and "the judge judge cannot be used: " in gone.stderr

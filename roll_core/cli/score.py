@@ -26,8 +26,12 @@ def register(app: typer.Typer) -> None:
 def score(
     file: Annotated[Path, typer.Argument(help="JSONL rows with `response`; also id, prompt, ground_truth, tag.")],
     reward: Annotated[str, typer.Option(help="A built-in name, package.module:name, or file.py:name.")],
-    workers: Annotated[int, typer.Option(min=1, help="Processes that score.")] = 2,
-    deadline: Annotated[float, typer.Option(min=0.01, help="Seconds for one row.")] = 5.0,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes that score.", show_default="2, or the reward's")
+    ] = None,
+    deadline: Annotated[
+        float | None, typer.Option(min=0.01, help="Seconds for one row.", show_default="5, or the reward's")
+    ] = None,
     option: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of the reward.")] = None,
 ) -> None:
     """Print {"id", "score", "status", "reason"} for each row, as JSON lines; a summary goes to stderr.
@@ -36,11 +40,17 @@ def score(
     be scored because of the file, the reward or its options.
     """
     from roll_core.errors import RollError
+    from roll_core.rewards.base import Reward
+    from roll_core.rewards.builtin import builtin_class
     from roll_core.rewards.pool import RewardPool
+    from roll_core.rewards.worker import DEADLINE_S
 
     try:
         if not file.is_file():
             raise RollError(f"no file '{file}'\n  looked at: {file.resolve()}")
+        wishes = builtin_class(reward) or Reward
+        workers = workers or max(2, wishes.num_processes)
+        deadline = deadline or wishes.deadline_s or DEADLINE_S
         with RewardPool(reward, workers, deadline, options=_options(option or [])) as pool:
             pool.start()
             problems = pool.self_test()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from roll_core.rewards.answer import answer_part
 from roll_core.rewards.base import Reward, RewardSample, Score, Status
@@ -43,6 +43,9 @@ class IFEvalReward(Reward):
         share: the share of instructions that are followed is the score, instead of all or nothing.
     """
 
+    # A response of a million characters, eight variants of it: seconds, where usual ones take a millisecond.
+    deadline_s: ClassVar[float | None] = 30.0
+
     def __init__(self, reward_type: str = "strict", share: bool = False) -> None:
         if reward_type not in ("strict", "loose", "soft"):
             raise TypeError(f"reward_type must be strict, loose or soft, not {reward_type!r}")
@@ -76,7 +79,7 @@ class IFEvalReward(Reward):
     def score(self, sample: RewardSample) -> Score:
         """Check every instruction; one that cannot be checked leaves the whole sample without a verdict."""
         text = _answer(sample.response)
-        texts = list(_variants(text)) if self.is_loose else [text]
+        texts = list(dict.fromkeys(_variants(text))) if self.is_loose else [text]
         try:
             instructions = instructions_of(sample)
             missed = [one.name for one in instructions if not any([one.is_followed(variant) for variant in texts])]

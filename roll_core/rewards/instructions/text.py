@@ -2,7 +2,8 @@
 
 They are chosen so that people agree with them, and follow the published checker where it does the same. A sentence
 ends at `.`, `!`, `?` or their East Asian forms, with quotes and brackets that follow, before white space or the end;
-or at a blank line. It does not end after an abbreviation, an initial, or the number of a list item.
+or at a blank line. It does not end after an abbreviation, an initial, or the number of a list item, nor inside
+a quotation after which it goes on in small letters.
 Everything here takes time in proportion to the text's length, whatever the text.
 """
 
@@ -15,6 +16,8 @@ _TOKEN = re.compile(r"\w+(?:['\u2019.-]\w+)*")
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 # A run of stops is tried once, from its start: else a long run would take the square of its length.
 _STOP = re.compile(r"(?P<wide>[\u3002\uff01\uff1f]+)|(?<![.!?\u2026])[.!?\u2026]++[\"'\u201d\u2019)\]*_]*+(?=\s|$)")
+_NEXT = re.compile(r"\s*+(\S)")
+_QUOTES = "\"'\u201d\u2019"
 _ABBREVIATIONS = frozenset(
     (
         "mr",
@@ -66,33 +69,39 @@ def count_sentences(text: str) -> int:
 def _count_in_block(block: str) -> int:
     count, start = 0, 0
     for stop in _STOP.finditer(block):
-        if stop.group("wide") is None and not _ends_sentence(block, start, stop):
+        if stop.group() == "." and not _ends_sentence(block, start, stop):
             continue
-        count += _has_content(block[start : stop.end()])
+        if stop.group()[-1] in _QUOTES and _goes_on(block, stop.end()):
+            continue
+        count += _has_content(block, start, stop.end())
         start = stop.end()
-    return count + _has_content(block[start:])
+    return count + _has_content(block, start, len(block))
 
 
 def _ends_sentence(block: str, start: int, stop: re.Match[str]) -> bool:
-    if not stop.group().startswith(".") or stop.group().startswith(".."):
+    """Whether a single period ends a sentence; what stands right before it decides, and whether something follows."""
+    window = block[max(start, stop.start() - 16) : stop.start()]
+    last = window.split()[-1].lstrip("(['\"\u201c*_") if window and not window.isspace() else ""
+    after = _NEXT.match(block, stop.end())
+    if after is None:
         return True
-    before = block[max(start, stop.start() - 40) : stop.start()]
-    last = before.split()[-1].lstrip("(['\"\u201c*_") if before.split() else ""
-    following = block[stop.end() : stop.end() + 40].lstrip()
-    starts_anew = not following or not following[0].islower()
     if last.lower() in _ABBREVIATIONS:
-        return starts_anew and (last.lower() in _OPEN_ENDED or not following)
-    is_initial = len(last) == 1 and last.isalpha() and last.isupper() and last != "I"
-    if is_initial and following:
+        return last.lower() in _OPEN_ENDED and not after.group(1).islower()
+    if len(last) == 1 and last.isupper() and last != "I":
         return False
     # "1." at the start of a line numbers an item; "in 1999." ends a sentence.
-    window = block[max(0, stop.start() - 12) : stop.start()]
-    starts_line = "\n" in window or stop.start() <= 12
-    return not (following and starts_line and window.rpartition("\n")[2].strip().isdigit())
+    starts_line = "\n" in window or (stop.start() - start <= 16 and not start)
+    return not (starts_line and window.rpartition("\n")[2].strip().isdigit())
 
 
-def _has_content(piece: str) -> bool:
-    return _WORD.search(piece) is not None
+def _goes_on(block: str, position: int) -> bool:
+    """Whether a sentence goes on after a quotation that ended with a stop of its own."""
+    after = _NEXT.match(block, position)
+    return after is not None and after.group(1).islower()
+
+
+def _has_content(text: str, start: int, end: int) -> bool:
+    return _WORD.search(text, start, end) is not None
 
 
 def paragraphs(text: str) -> list[str]:
