@@ -24,6 +24,7 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 import numpy as np
 import ray
 import torch
+from machine import busy_cores, write_record
 
 from roll_core.transport import RowHandle, Transport
 from roll_core.transport.ray_store import RayTransport, RayTransportConfig
@@ -199,6 +200,7 @@ def main() -> None:
     parser.add_argument("--units", default="1,2,8")
     parser.add_argument("--payloads", default=",".join(PAYLOADS))
     given = parser.parse_args()
+    print(f"{busy_cores():.1f} cores busy before the start; medians of {given.repeats} repeats")
     payloads = {name: PAYLOADS[name]() for name in given.payloads.split(",")}
     options: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
     ray.init(address="local", num_cpus=16, object_store_memory=STORE_BYTES, **options)
@@ -229,6 +231,7 @@ def main() -> None:
     ray.shutdown()
     for name, table in tables.items():
         show(name, payloads[name], table, shares[name])
+    print(f"\nrecord: {write_record('transport', ('torch', 'ray', 'TransferQueue', 'roll-core'), tables)}")
 
 
 def show(name: str, payload: Payload, table: Mapping[str, Mapping[str, float]], share: float) -> None:
