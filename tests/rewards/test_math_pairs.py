@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,3 +42,26 @@ def test_the_quick_verdict_agrees_where_there_is_one(verdict: str, reference: st
 def test_references_of_the_table_pass_the_data_check_and_equal_themselves(reference: str) -> None:
     assert check_ground_truth(reference) is None
     assert MathRuleReward().score(sample(reference, reference)).score == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["4.9.3", "4.13.2"])
+def test_all_pairs_have_their_verdicts_with_other_versions_of_the_parser(version: str, tmp_path: Path) -> None:
+    # hydra-core holds the first; the second is what installs without it. It comes from the package index.
+    package = f"antlr4-python3-runtime=={version}"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path), package]
+    subprocess.run(install, check=True)
+    code = (
+        "from importlib.metadata import version\n"
+        "from tests.rewards.test_math_pairs import PAIRS, sample\n"
+        "from roll_core.rewards.math_rule import MathRuleReward\n"
+        "reward = MathRuleReward()\n"
+        "found = [(pair, reward.score(sample(*pair[1:])).score) for pair in PAIRS]\n"
+        "wrong = [pair for pair, score in found if score != (pair[0] == 'right')]\n"
+        "print(version('antlr4-python3-runtime'), len(found), wrong, reward.self_test())\n"
+    )
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert done.stdout == f"{version} {len(PAIRS)} [] []\n", done.stderr
