@@ -20,7 +20,12 @@ StepResult = tuple[str, float, bool, bool, dict[str, Any]]
 """observation, reward, terminated, truncated, info."""
 
 BUILTIN_ENVIRONMENTS: Mapping[str, str] = {
+    "calculator": "roll_core.envs.calculator:Calculator",
     "frozen_lake": "roll_core.envs.frozen_lake:FrozenLake",
+    "gem": "roll_core.envs.gem_adapter:GemEnvironment",
+    "guess_number": "roll_core.envs.guess_number:GuessNumber",
+    "gymnasium": "roll_core.envs.gymnasium_adapter:GymnasiumEnvironment",
+    "sokoban": "roll_core.envs.sokoban:Sokoban",
 }
 
 
