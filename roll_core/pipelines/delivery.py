@@ -11,10 +11,10 @@ from pydantic import BaseModel, ValidationError
 
 from roll_core.cluster.calls import Waiter
 from roll_core.cluster.group import WorkerGroup
-from roll_core.config.schema import RLVRConfig
+from roll_core.config.schema import PPOConfig
 from roll_core.data import DataProto
 from roll_core.data.remote_batch import BatchReader, Lease, RowRemoteBatch
-from roll_core.errors import ConfigError, Problem
+from roll_core.errors import ConfigError, Problem, RollError
 from roll_core.pipelines.minibatches import Rows
 from roll_core.plugins import Registry
 from roll_core.resolve import resolve_backend
@@ -43,7 +43,7 @@ class TransportChoice:
         return transport
 
 
-def choose_transport(config: RLVRConfig, registry: Registry, platform: str) -> TransportChoice | None:
+def choose_transport(config: PPOConfig, registry: Registry, platform: str) -> TransportChoice | None:
     """The transport that a config names; None where it names none, and rows travel inside the calls.
 
     Raises:
@@ -75,8 +75,13 @@ def opened(choice: TransportChoice | None, trainers: Sequence[WorkerGroup], wait
         if transport.reaches_workers:
             waiter.wait([call for group in trainers for call in group.submit("attach", transport)])
         yield Delivery(transport)
-    finally:
-        transport.close()
+    except BaseException as error:
+        try:
+            transport.close()
+        except RollError as failure:
+            error.add_note(f"the transport could not be closed: {failure}")
+        raise
+    transport.close()
 
 
 class Delivery:

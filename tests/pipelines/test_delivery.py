@@ -13,7 +13,7 @@ from roll_core.data.remote_batch import BatchReader, RowRemoteBatch
 from roll_core.errors import ConfigError
 from roll_core.pipelines.delivery import Delivery, choose_transport, opened
 from roll_core.plugins import load_plugins
-from roll_core.transport import RowsGone, TransportStats
+from roll_core.transport import DataLost, RowsGone, TransportStats
 from roll_core.transport.local import LocalTransport
 from roll_core.transport.ray_store import RayTransport
 from tests.rollout.groups import Group, Waiter
@@ -102,6 +102,20 @@ def test_every_trainer_becomes_a_client_and_the_transport_is_closed_at_the_end()
         assert actor.asked[0] == (0, "attach", delivery.transport)
         raise RuntimeError("a worker died")
     assert len(closed) == 1
+
+
+def test_a_transport_that_cannot_be_closed_does_not_hide_why_a_run_failed() -> None:
+    class Stuck(SharedTransport):
+        def close(self) -> None:
+            raise DataLost("its processes have died")
+
+    choice: Any = type("Choice", (), {"start": lambda self: Stuck()})()
+    waiter: Any = Waiter()
+    with pytest.raises(RuntimeError, match="a worker died") as failed, opened(choice, [], waiter):
+        raise RuntimeError("a worker died")
+    assert failed.value.__notes__ == ["the transport could not be closed: its processes have died"]
+    with pytest.raises(DataLost), opened(choice, [], waiter):
+        pass
 
 
 def test_the_config_chooses_and_a_key_of_no_transport_is_named() -> None:
