@@ -1,6 +1,8 @@
 """What is vLLM's alone, on the real engine: ranks that work together, prompts too long for a pass, faults inside."""
 
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -145,6 +147,20 @@ def test_a_worker_that_dies_during_an_update_fails_it_with_the_cause(
     assert time.monotonic() - began < 60
     with pytest.raises((EngineFailed, IllegalOrder)):
         list(pair.generate([request((1, 2))]))
+
+
+def test_the_engines_processes_end_when_their_owner_is_killed(folders: tuple[Path, Path]) -> None:
+    owner = subprocess.Popen(
+        [sys.executable, "-m", "tests.inference.vllm_engines", str(folders[0])], stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    assert "started" in (line.strip() for line in owner.stdout)
+    children = psutil.Process(owner.pid).children(recursive=True)
+    assert len(children) >= 2
+    owner.kill()
+    owner.wait()
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert alive == []
 
 
 def test_an_engine_that_cannot_start_says_why(folders: tuple[Path, Path]) -> None:

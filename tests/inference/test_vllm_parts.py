@@ -1,12 +1,15 @@
 """The parts of vllm that need no vLLM: weights on their way to workers, the sampler's hooks, what can be asked."""
 
 import mmap
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import psutil
 import pytest
 import torch
 from torch import nn
@@ -189,3 +192,25 @@ def test_without_the_hooks_only_plain_sampling_is_served(params: Any) -> None:
     rules.check(request((1, 2), temperature=0.7))
     with pytest.raises(BadRequest, match="log-probs are right only without top_k, top_p and penalties"):
         rules.check(request((1, 2), **params))
+
+
+LEAF = """
+import os, sys, time
+from roll_core.inference.vllm.orphans import end_with
+end_with(int(sys.argv[1]))
+print(os.getppid(), os.getpid(), flush=True)
+time.sleep(60)
+"""
+SPAWN = "import os, subprocess, sys; subprocess.run([sys.executable, '-c', *sys.argv[1:]])"
+OWN = "import os, subprocess, sys; subprocess.run([sys.executable, '-c', *sys.argv[1:], str(os.getpid())])"
+
+
+def test_all_between_the_owner_and_a_worker_end_when_the_owner_is_killed() -> None:
+    owner = subprocess.Popen([sys.executable, "-c", OWN, SPAWN, LEAF], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    below = [psutil.Process(int(pid)) for pid in owner.stdout.readline().split()]
+    assert len(below) == 2 and all(process.is_running() for process in below)
+    owner.kill()
+    owner.wait()
+    _, alive = psutil.wait_procs(below, timeout=20)
+    assert alive == []

@@ -1,5 +1,7 @@
 """Engines of the real vLLM for tests."""
 
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +64,9 @@ class FaultyExtension(WorkerExtension):
             return super().roll_take_weights(address)
         finally:
             kind.load_weights = load
+
+
+if __name__ == "__main__":
+    make_vllm(Path(sys.argv[1])).start()
+    print("started", flush=True)
+    time.sleep(600)

@@ -168,9 +168,9 @@ class AsyncEngine:
             answers = self._answer(calls[0])
         return [(digest, list(names)) for digest, names in answers]
 
-    def rpc(self, method: str) -> list[Any]:
+    def rpc(self, method: str, *arguments: Any) -> list[Any]:
         """What a method of the workers returns, by rank."""
-        answers: list[Any] = self._answer(self._schedule(self._engine.collective_rpc(method)))
+        answers: list[Any] = self._answer(self._schedule(self._engine.collective_rpc(method, args=arguments)))
         return answers
 
     def call(self, method: str, *arguments: Any, **options: Any) -> Any:

@@ -74,7 +74,7 @@ class VllmStrategy(InferStrategy):
         self.engine = AsyncEngine(
             arguments, self.facts.eos_ids, f"{self.context.role}-{self.context.rank}", self.context.timeout_s
         )
-        prepared = self.engine.rpc("roll_prepare")
+        prepared = self.engine.rpc("roll_prepare", os.getpid())
         self.num_workers = len(prepared)
         self.rules = self.facts.rules(self.engine.max_length, has_plain_sampling_only=not all(prepared))
         self.lifecycle.state = EngineState.EMPTY if self.config.load_format == "dummy" else EngineState.READY

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from roll_core.inference.vllm.log_probs import ScaledLogProbs
+from roll_core.inference.vllm.orphans import end_with
 from roll_core.inference.vllm.relay import Inlet
 from roll_core.weights import digest_of
 from roll_core.weights.packing import unpack
@@ -28,8 +29,12 @@ class WorkerExtension:
     model_runner: Any
     vllm_config: Any
 
-    def roll_prepare(self) -> bool:
-        """Once, after the start; whether log-probs are right for every way of sampling, or only for plain sampling."""
+    def roll_prepare(self, owner_pid: int) -> bool:
+        """Once, after the start; whether log-probs are right for every way of sampling, or only for plain sampling.
+
+        This rank will end with the strategy's process, `owner_pid`.
+        """
+        end_with(owner_pid)
         sampler = getattr(self.model_runner, "sampler", None)
         if not isinstance(sampler, nn.Module):
             return False
