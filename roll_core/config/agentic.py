@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from roll_core.config.pipeline import NormType, PPOConfig
-from roll_core.config.roles import WorkerConfig
+from roll_core.config.roles import GeneratingArgs, WorkerConfig
 from roll_core.config.section import Section
 from roll_core.config.values import NotNegative, Options, Positive
 
@@ -32,9 +32,13 @@ class RewardNormalization(Section):
 class EnvMonitor(Section):
     """Watches for environments that no longer answer."""
 
-    enable: bool = True
-    monitor_interval: Annotated[float, Field(gt=0)] = 30.0
-    hung_timeout: Annotated[float, Field(gt=0)] = 3600.0
+    without_effect: ClassVar[dict[str, str]] = {
+        "enable": "environments that do not answer would stop a run, so they are always watched",
+        "monitor_interval": "an environment that exceeds hung_timeout is noticed at once",
+    }
+
+    hung_timeout: Annotated[float, Field(gt=0)] = 120.0
+    """Seconds that one reset or step may take before the environment is killed and its episode played anew."""
 
 
 class CustomEnv(Section):
@@ -43,13 +47,13 @@ class CustomEnv(Section):
     without_effect: ClassVar[dict[str, str]] = {
         "user_prompt_format": "what an environment shows is its agent_template's",
         "agent_runner_cls": "environments are stepped by their env_manager_cls",
+        "use_thread_lock": "the environments of a process take turns",
     }
 
     env_type: str | None = None
     max_steps: int | None = None
     max_tokens_per_step: Positive | None = None
     env_manager_cls: str | None = None
-    use_thread_lock: bool = False
     agent_system_template: str | None = None
     agent_template: str | None = None
     pre_step_template: str | None = None
@@ -116,27 +120,53 @@ class AgenticConfig(PPOConfig):
         "use_turn_scores": "adv_estimator says how turns are credited",
         **dict.fromkeys(_VARIABLES, "a variable that nothing refers to; environments are described in custom_envs"),
         "action_sep": "each environment has its own action_pattern",
+        "render_save_dir": "episodes are text, and rollout_dump_dir names the folder of their files",
+        "batch_adjust_mode": "a step's last mini-batch may be smaller, so no row is added or dropped",
+        "partial_gpu_mode": "roles that share a device take turns on it",
+        "skip_mock_system_prompt": "what a template says before the first turn is said once",
     }
 
     custom_envs: Annotated[dict[str, CustomEnv], BeforeValidator(_named_env)] = Field(default_factory=dict)
     train_env_manager: EnvManagerConfig = Field(default_factory=EnvManagerConfig)
     val_env_manager: EnvManagerConfig | None = None
-    render_save_dir: str | None = None
     reward: WorkerConfig | None = None
     reward_normalization: RewardNormalization = Field(default_factory=RewardNormalization)
     env_monitor: EnvMonitor = Field(default_factory=EnvMonitor)
-    batch_adjust_mode: Literal["copy", "delete", "auto", "random_sample"] = "copy"
     episode_reward_weight: float = 1.0
     step_reward_weight: float = 1.0
     step_reward_gamma: Annotated[float, Field(ge=0, le=1)] = 0.95
     ratio_type: Literal["token", "segment"] = "token"
     exp_mode: str = "train"
-    partial_gpu_mode: bool = True
     parse_tool_call_parameter_to_dict: bool = False
-    skip_mock_system_prompt: bool = False
+
+    @property
+    def ratio_level(self) -> Literal["token", "seq", "segment"]:
+        """Over what importance ratios are averaged: a token or a turn."""
+        return self.ratio_type
+
+    @property
+    def row_length(self) -> int:
+        """Tokens of the longest row: `sequence_length`, or what prompt and response may have together."""
+        return self.sequence_length or self.prompt_length + (self.response_length or 0)
+
+    @property
+    def num_train_groups(self) -> int:
+        """Groups of episodes of one step."""
+        return max(1, self.rollout_batch_size // self.train_env_manager.group_size)
+
+    @property
+    def used_tags(self) -> list[str]:
+        """Tags of all environments that are played in."""
+        managers = [self.train_env_manager, *([self.val_env_manager] if self.val_env_manager else [])]
+        return list(dict.fromkeys(tag for manager in managers for tag in manager.tags))
 
     @model_validator(mode="after")
     def _name_managers(self) -> Self:
         for name in ("train_env_manager", "val_env_manager"):
             self._complete(name, name=name)
+        sampling = self.actor_infer.generating_args or GeneratingArgs()
+        if sampling.max_new_tokens is None:
+            longest = max((env.max_tokens_per_step or 0 for env in self.custom_envs.values()), default=0)
+            sampling = sampling.model_copy(update={"max_new_tokens": longest or self.row_length})
+        self._complete("actor_infer", generating_args=sampling)
         return self

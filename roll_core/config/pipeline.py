@@ -317,6 +317,7 @@ class PPOConfig(BaseConfig):
     kl_loss_coef: float = 0.0
     entropy_loss_coef: float = 0.0
     loss_agg_mode: Aggregation = "seq-mean-token-mean"
+    rl_loss_coef: Annotated[float, Field(ge=0)] = 1.0
     dual_clip_loss: bool = False
     enable_reference: bool = False
     enable_old_logprobs_recompute: bool | None = None
@@ -343,6 +344,39 @@ class PPOConfig(BaseConfig):
     def needs_reference(self) -> bool:
         """Whether a reference model is made."""
         return self.use_kl_loss or self.add_token_level_kl or self.enable_reference
+
+    @property
+    def recomputes_old_log_probs(self) -> bool:
+        """Whether the trainer scores a rollout before training on it."""
+        if self.force_disable_old_logprobs_recompute:
+            return False
+        if self.enable_old_logprobs_recompute is not None:
+            return self.enable_old_logprobs_recompute
+        return self.add_token_level_kl or self.adv_estimator == "gae" or self.optimizer_steps_per_step > 1
+
+    @property
+    def model_update_frequency(self) -> int:
+        """Engines get new weights every so many steps; published configs say it of the actor that trains."""
+        return max(self.actor_train.model_update_frequency, self.actor_infer.model_update_frequency)
+
+    def is_save_due(self, step: int) -> bool:
+        """Whether a checkpoint is written after `step` steps: every `save_steps`, and after the last one."""
+        return step == self.max_steps or (self.save_steps > 0 and step % self.save_steps == 0)
+
+    @property
+    def ratio_level(self) -> Literal["token", "seq", "segment"]:
+        """Over what importance ratios are averaged: a token, a whole response, or a turn of an episode."""
+        return "token"
+
+    @property
+    def samples_per_step(self) -> int:
+        """Rows that one step trains on, as far as the config can tell."""
+        return self.rollout_batch_size
+
+    @property
+    def optimizer_steps_per_step(self) -> int:
+        """Optimiser steps of the actor in one step of the pipeline; 0 where the batch does not divide."""
+        return self.ppo_epochs * self.samples_per_step // self.actor_train.mini_batch_size
 
     @model_validator(mode="before")
     @classmethod

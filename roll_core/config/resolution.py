@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from roll_core import names
 from roll_core.backend import NOUN_OF_KIND, Kind
-from roll_core.config.pipeline import BaseConfig
+from roll_core.config.agentic import AgenticConfig
+from roll_core.config.pipeline import BaseConfig, PPOConfig
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.roles import WorkerConfig
 from roll_core.errors import PluginError, Problem
@@ -65,18 +66,20 @@ def resolve_config(
 
 def started_roles(config: BaseConfig) -> dict[str, WorkerConfig]:
     """Roles with a strategy whose workers a run starts, by path."""
-    if not isinstance(config, RLVRConfig):
+    if not isinstance(config, RLVRConfig | AgenticConfig):
         return {path: role for path, role in config.roles().items() if role.strategy_args is not None}
     roles: dict[str, WorkerConfig] = {"actor_train": config.actor_train, "actor_infer": config.actor_infer}
     if config.needs_reference:
         roles["reference"] = config.reference or reference_of(config)
     if config.needs_critic and config.critic is not None:
         roles["critic"] = config.critic
+    if isinstance(config, AgenticConfig):
+        return roles
     judges = {f"rewards.{name}": reward for name, reward in config.rewards.items()}
     return roles | {path: judge for path, judge in judges.items() if judge.devices and judge.strategy_args}
 
 
-def reference_of(config: RLVRConfig) -> WorkerConfig:
+def reference_of(config: PPOConfig) -> WorkerConfig:
     """A reference that the config needs and does not describe: the actor's model, placed and sharded like it."""
     actor = config.actor_train
     strategy = actor.strategy_args

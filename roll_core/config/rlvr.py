@@ -45,40 +45,21 @@ class RLVRConfig(PPOConfig):
     error_max_len_threshold: NotNegative = 9_999_999_999
     difficulty_loss_weight: bool = False
     length_loss_weight: bool = False
+    importance_sampling: Literal["token", "seq"] = "token"
     overlong_buffer_length: NotNegative = 0
     """So many tokens before the longest response, rewards begin to fall; 0 leaves them as they are."""
     overlong_penalty_factor: Annotated[float, Field(ge=0)] = 1.0
     """By how much a reward has fallen at the longest response."""
-    rl_loss_coef: Annotated[float, Field(ge=0)] = 1.0
-    importance_sampling: Literal["token", "seq"] = "token"
 
     @property
-    def recomputes_old_log_probs(self) -> bool:
-        """Whether the trainer scores a rollout before training on it."""
-        if self.force_disable_old_logprobs_recompute:
-            return False
-        if self.enable_old_logprobs_recompute is not None:
-            return self.enable_old_logprobs_recompute
-        return self.add_token_level_kl or self.adv_estimator == "gae" or self.optimizer_steps_per_step > 1
-
-    @property
-    def model_update_frequency(self) -> int:
-        """Engines get new weights every so many steps; published configs say it of the actor that trains."""
-        return max(self.actor_train.model_update_frequency, self.actor_infer.model_update_frequency)
-
-    def is_save_due(self, step: int) -> bool:
-        """Whether a checkpoint is written after `step` steps: every `save_steps`, and after the last one."""
-        return step == self.max_steps or (self.save_steps > 0 and step % self.save_steps == 0)
+    def ratio_level(self) -> Literal["token", "seq", "segment"]:
+        """Over what importance ratios are averaged: a token or a whole response."""
+        return self.importance_sampling
 
     @property
     def samples_per_step(self) -> int:
         """Responses that one step trains on."""
         return self.rollout_batch_size * self.num_return_sequences_in_group
-
-    @property
-    def optimizer_steps_per_step(self) -> int:
-        """Optimiser steps of the actor in one step of the pipeline; 0 where the batch does not divide."""
-        return self.ppo_epochs * self.samples_per_step // self.actor_train.mini_batch_size
 
     def tag_domains(self) -> dict[str, str]:
         """Which reward domain scores a row of each tag.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from roll_core.config.agentic import AgenticConfig
 from roll_core.config.pipeline import BaseConfig
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.roles import WorkerConfig
@@ -46,6 +47,30 @@ _PIPELINE = (
     Unavailable("teacher", _ON, "distillation is not part of this version"),
     Unavailable("student_train", lambda role: role is not None, "distillation is not part of this version"),
     Unavailable("student_infer", lambda role: role is not None, "distillation is not part of this version"),
+)
+_AGENTIC = (
+    Unavailable(
+        "async_generation_ratio",
+        lambda ratio: ratio > 0,
+        "episodes that are played while others train are not part of this version",
+        "async_generation_ratio: 0",
+    ),
+    Unavailable("reward", lambda role: role is not None, "rewards come from environments in this version"),
+    Unavailable("exp_mode", lambda mode: mode != "train", "a config is run to train", "exp_mode: train"),
+    Unavailable("parse_tool_call_parameter_to_dict", _ON, "tools are the environments' own matter in this version"),
+)
+_PROXY = (
+    Unavailable(
+        "proxy_type",
+        lambda kind: kind != "policy",
+        "episodes are played by the model that is trained",
+        "proxy_type: policy",
+    ),
+)
+_ENVIRONMENT = (
+    Unavailable("tool_wrapper", _ON, "tools are the environments' own matter in this version"),
+    Unavailable("pre_step_template", _ON, "images are not part of this version"),
+    Unavailable("next_step_template", _ON, "images are not part of this version"),
 )
 _ROLE = (
     Unavailable("use_sequence_packing", _ON, "rows are sorted by length and cut by tokens instead of packed"),
@@ -92,8 +117,11 @@ _REWARD = (
 
 def unavailable_problems(config: BaseConfig) -> Iterator[Problem]:
     """A problem for every key that asks for what this version cannot do."""
+    if isinstance(config, AgenticConfig):
+        yield from _agentic(config)
+        return
     if not isinstance(config, RLVRConfig):
-        rule = "this version runs RLVR configs; others can be read and planned"
+        rule = "this version runs RLVR and agentic configs; others can be read and planned"
         yield Problem("", rule, None, is_not_built=True)
         return
     yield from _asked(config, "", _PIPELINE)
@@ -101,6 +129,22 @@ def unavailable_problems(config: BaseConfig) -> Iterator[Problem]:
         yield from _role(path, role)
     for name, reward in config.rewards.items():
         yield from _asked(reward, f"rewards.{name}", _REWARD)
+    if config.train_infer_correction is not None:
+        weight = config.train_infer_correction.is_weight
+        yield from _asked(weight, "train_infer_correction.is_weight", _CORRECTION)
+
+
+def _agentic(config: AgenticConfig) -> Iterator[Problem]:
+    yield from _asked(config, "", (*_PIPELINE, *_AGENTIC))
+    for path, role in config.roles().items():
+        yield from _role(path, role)
+    for name in ("train_env_manager", "val_env_manager"):
+        manager = getattr(config, name)
+        if manager is not None:
+            yield from _asked(manager.llm_proxy, f"{name}.llm_proxy", _PROXY)
+    for tag in config.used_tags:
+        if tag in config.custom_envs:
+            yield from _asked(config.custom_envs[tag], f"custom_envs.{tag}", _ENVIRONMENT)
     if config.train_infer_correction is not None:
         weight = config.train_infer_correction.is_weight
         yield from _asked(weight, "train_infer_correction.is_weight", _CORRECTION)

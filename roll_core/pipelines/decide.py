@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from roll_core.config.runnable import require_runnable
-from roll_core.config.schema import RLVRConfig
+from roll_core.config.schema import PPOConfig
 from roll_core.pipelines.launch import Setting
 from roll_core.plugins import Registry, load_plugins
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from roll_core.pipelines.delivery import TransportChoice
 
 
-def decide(config: RLVRConfig, registry: Registry | None = None) -> Setting:
+def decide(config: PPOConfig, registry: Registry | None = None) -> Setting:
     """The setting of a run.
 
     Raises:
@@ -35,7 +35,7 @@ def decide(config: RLVRConfig, registry: Registry | None = None) -> Setting:
     )
 
 
-def _transport(config: RLVRConfig, registry: Registry, platform: str) -> TransportChoice | None:
+def _transport(config: PPOConfig, registry: Registry, platform: str) -> TransportChoice | None:
     if config.transfer_backend is None or config.transfer_backend.backend_name is None:
         return None  # What follows imports torch, which others wait for until Ray has started.
     from roll_core.pipelines.delivery import choose_transport

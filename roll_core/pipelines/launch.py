@@ -16,7 +16,7 @@ from roll_core.cluster.worker import InferWorker, RewardActor, TrainWorker
 from roll_core.config.environment import role_environment
 from roll_core.config.resolution import reference_of
 from roll_core.config.reward_options import reward_options
-from roll_core.config.schema import RewardConfig, RLVRConfig, WorkerConfig
+from roll_core.config.schema import PPOConfig, RewardConfig, RLVRConfig, WorkerConfig
 from roll_core.context import WorkerContext
 from roll_core.errors import RollError
 from roll_core.objects import absolute_spec
@@ -39,7 +39,7 @@ REWARD_THREADS = 8
 class Setting:
     """What was decided on the driver before any worker starts."""
 
-    config: RLVRConfig
+    config: PPOConfig
     platform: Platform
     resolved_platform: ResolvedPlatform
     strategies: Mapping[str, Resolved]
@@ -73,6 +73,7 @@ class Crew:
 def launch(setting: Setting, nodes: Sequence[Node], waiter: Waiter) -> Crew:
     """Start every role's processes; returns at once."""
     config, start = setting.config, _Start(setting, nodes)
+    rewards = config.rewards if isinstance(config, RLVRConfig) else {}
     crew = Crew(
         actor_train=start.role("actor_train", config.actor_train, TrainWorker),
         actor_infer=start.role("actor_infer", config.actor_infer, InferWorker, threads=_engine_threads(config)),
@@ -80,7 +81,7 @@ def launch(setting: Setting, nodes: Sequence[Node], waiter: Waiter) -> Crew:
         if config.needs_reference
         else None,
         critic=start.role("critic", config.critic, TrainWorker) if config.needs_critic and config.critic else None,
-        rewards={domain: start.reward(domain, reward) for domain, reward in config.rewards.items()},
+        rewards={domain: start.reward(domain, reward) for domain, reward in rewards.items()},
     )
     for group in crew.groups:
         waiter.watch(group)
@@ -106,7 +107,7 @@ def set_up(crew: Crew, waiter: Waiter, plans: Mapping[str, TrainPlan]) -> None:
         raise RollError(f"a reward would give wrong verdicts on this installation{listed}")
 
 
-def _engine_threads(config: RLVRConfig) -> int:
+def _engine_threads(config: PPOConfig) -> int:
     """Rollouts that never stop are sent to engines prompt by prompt, each of them a call of its own."""
     if config.async_generation_ratio == 0:
         return ENGINE_THREADS

@@ -10,18 +10,17 @@ from typing import Any, Protocol
 from roll_core.checkpoint import CheckpointFolder, PipelineState, Resume, load_pipeline_state, save_pipeline_state
 from roll_core.cluster.calls import Waiter
 from roll_core.cluster.group import WorkerGroup
-from roll_core.config.schema import RLVRConfig
+from roll_core.config.schema import PPOConfig
 from roll_core.errors import RollError, WorkerDied
 from roll_core.pipelines.interrupts import Interrupts
 from roll_core.pipelines.launch import Crew
-from roll_core.pipelines.shaping import Shaper
 
 RESCUE_TIMEOUT_S = 60.0
 """How long the trainers may take to save after something else failed."""
 
 
-class Rollout(Protocol):
-    """What draws prompts, and must go on drawing where it was."""
+class Carried(Protocol):
+    """What carries something over steps, such as the order of prompts, and must go on where it was."""
 
     def state_dict(self) -> dict[str, Any]:
         """Where it is, as JSON data."""
@@ -40,12 +39,12 @@ class Recovery:
 
     def __init__(
         self,
-        config: RLVRConfig,
+        config: PPOConfig,
         folder: CheckpointFolder,
         crew: Crew,
         waiter: Waiter,
-        rollout: Rollout,
-        shaper: Shaper,
+        rollout: Carried,
+        shaper: Carried,
         interrupts: Interrupts,
     ) -> None:
         self.config, self.folder, self.crew, self.waiter = config, folder, crew, waiter

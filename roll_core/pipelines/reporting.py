@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from roll_core.config.schema import RLVRConfig
+from roll_core.config.schema import PPOConfig
 from roll_core.data import DataProto
 from roll_core.display import ConstantRewardAlarm, RunDisplay
 from roll_core.display import Sample as ShownSample
@@ -21,7 +21,7 @@ SHOWN_SAMPLES = 10
 class Reporter:
     """Collects a step's metrics and times, and hands them to trackers and display."""
 
-    def __init__(self, config: RLVRConfig, trackers: RunTrackers, display: RunDisplay) -> None:
+    def __init__(self, config: PPOConfig, trackers: RunTrackers, display: RunDisplay) -> None:
         self.config, self.trackers, self.display = config, trackers, display
         self.timers = Timers()
         self.alarm = ConstantRewardAlarm()
@@ -52,7 +52,7 @@ class Reporter:
         if warning:
             self.display.notice(warning)
         if self.config.rollout_dump_dir:
-            _write_lines(Path(self.config.rollout_dump_dir) / f"step-{step:06d}.jsonl", _records(batch))
+            write_lines(Path(self.config.rollout_dump_dir) / f"step-{step:06d}.jsonl", _records(batch))
 
     def saved(self, path: Path | None) -> None:
         """Where the newest checkpoint is."""
@@ -67,7 +67,7 @@ class Reporter:
         self.last_accuracy = accuracy
         self.display.notice(f"step {step}: {accuracy:.1%} of {len(samples)} held-out answers are right")
         if self.config.rollout_dump_dir:
-            _write_lines(Path(self.config.rollout_dump_dir) / f"val-{step:06d}.jsonl", map(_record_of_sample, samples))
+            write_lines(Path(self.config.rollout_dump_dir) / f"val-{step:06d}.jsonl", map(_record_of_sample, samples))
 
     def _rates(self, step: int, times: Mapping[str, float], batch: DataProto) -> dict[str, float]:
         tokens = float((batch["prompt_lengths"] + batch["response_lengths"]).sum())
@@ -122,7 +122,12 @@ def _record_of_sample(sample: Sample) -> dict[str, Any]:
     }
 
 
-def _write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write records as JSON lines.
+
+    Raises:
+        RollError: the file cannot be written.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w", encoding="utf-8", errors="backslashreplace") as file:

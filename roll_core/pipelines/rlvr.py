@@ -7,15 +7,17 @@ starts or finds something is in `roll_core.pipelines.start`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 
 from roll_core.algorithms.metrics import group_metrics, length_metrics, score_metrics, token_metrics
 from roll_core.cluster.calls import Waiter
-from roll_core.config.schema import RLVRConfig
+from roll_core.config.schema import PPOConfig
 from roll_core.data import DataProto
+from roll_core.pipelines.agentic_shaping import EpisodeShaper
 from roll_core.pipelines.delivery import Delivery
 from roll_core.pipelines.launch import Crew
 from roll_core.pipelines.recovery import Recovery
@@ -26,24 +28,38 @@ from roll_core.pipelines.shaping import Shaper
 from roll_core.pipelines.turns import DeviceTurns
 from roll_core.pipelines.update import PolicyUpdate, ValueUpdate, is_empty, with_temperature
 from roll_core.pipelines.validation import Validation
-from roll_core.rollout.async_collector import AsyncCollector
-from roll_core.rollout.collector import Collector
 from roll_core.rollout.sample import to_batch
 from roll_core.rollout.weight_update import WeightUpdate
+
+
+class Source(Protocol):
+    """Where a step's rollouts come from."""
+
+    def __call__(self, step: int) -> tuple[list[Any], dict[str, float]]:
+        """Rollouts of a full batch, and how they came about."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Engines are free in the block, for new weights and for validation."""
+
+    def weights_are(self, version: int) -> None:
+        """Engines have new weights."""
+
+    def close(self) -> None:
+        """Leave nothing running."""
 
 
 @dataclass
 class Parts:
     """What a pipeline is made of; `roll_core.pipelines.start` puts it together."""
 
-    config: RLVRConfig
+    config: PPOConfig
     crew: Crew
     waiter: Waiter
-    collector: Collector | AsyncCollector
+    collector: Source
     validation: Validation | None
     weights: WeightUpdate
     turns: DeviceTurns
-    shaper: Shaper
+    shaper: Shaper | EpisodeShaper
     recovery: Recovery
     reporter: Reporter
     pad_token_id: int
@@ -80,15 +96,14 @@ class RlvrPipeline:
         with parts.delivery.step(step), self.timers("time/step_total"):
             self.update_engines(step - 1)
             with self.timers("time/step_generate"):
-                samples, metrics = parts.collector(step)
-            batch = to_batch(samples, parts.pad_token_id, self.config.response_window)
+                batch, metrics = self.rollout(step)
             with self.timers("time/old_log_probs"):
                 parts.turns.begin_training()
                 batch = with_temperature(batch, self.temperature)
                 batch = self.scoring(batch, self.temperature, by_actor=self.config.recomputes_old_log_probs)
             with self.timers("time/adv"):
                 batch, shaped = parts.shaper(batch)
-                metrics |= shaped | batch_metrics(batch, self.config.response_window)
+                metrics |= shaped | batch_metrics(batch, batch.meta_info["max_response_length"])
             parts.recovery.begin_training()
             with self.timers("time/step_train"):
                 metrics |= self.train(batch, step)
@@ -101,6 +116,11 @@ class RlvrPipeline:
         with self.timers("time/do_checkpoint/total"):
             parts.recovery.finish(step)
         parts.reporter.saved(parts.recovery.last_path)
+
+    def rollout(self, step: int) -> tuple[DataProto, dict[str, float]]:
+        """The rows that a step trains on, and metrics of how they came about."""
+        samples, metrics = self.parts.collector(step)
+        return to_batch(samples, self.parts.pad_token_id, self.config.response_window), metrics
 
     def update_engines(self, version: int) -> None:
         """Engines get the weights after `version` steps, every `model_update_frequency` steps.

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from roll_core.config.agentic import AgenticConfig
 from roll_core.config.compose import read_config
 from roll_core.config.locate import find_file
-from roll_core.config.pipeline import BaseConfig
+from roll_core.config.pipeline import BaseConfig, PPOConfig
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.runnable import require_read
 from roll_core.display import RunDisplay
@@ -31,12 +32,16 @@ def run_config(config: BaseConfig) -> Outcome:
     Raises:
         RollError: whatever stops the run, the user included; the message says what was saved.
     """
-    if not isinstance(config, RLVRConfig):
+    if not isinstance(config, RLVRConfig | AgenticConfig):
         kind = type(config).__name__
-        raise ConfigError([Problem("", f"only RLVR configs run in this version, this is a {kind}")], config.source)
+        rule = f"only RLVR and agentic configs run in this version, this is a {kind}"
+        raise ConfigError([Problem("", rule)], config.source)
     setting = decide(config)
     from roll_core.checkpoint.claim import claimed
+    from roll_core.pipelines.agentic_start import run_agentic
     from roll_core.pipelines.start import run_rlvr
+
+    run = run_rlvr if isinstance(config, RLVRConfig) else run_agentic
 
     with RunDisplay(config.max_steps, config.exp_name) as display:
         for notice in setting.notices:
@@ -45,7 +50,7 @@ def run_config(config: BaseConfig) -> Outcome:
         display.notice(f"workers write to {setting.log_dir}")
         try:
             with claimed(_written_folders(config), display.notice):
-                outcome = run_rlvr(setting, display)
+                outcome = run(setting, display)
         except KeyboardInterrupt as error:
             raise Interrupted(error) from None
         files: dict[str, Path | str] = dict(outcome.locations)
@@ -55,7 +60,7 @@ def run_config(config: BaseConfig) -> Outcome:
     return outcome
 
 
-def _written_folders(config: RLVRConfig) -> dict[Path, str]:
+def _written_folders(config: PPOConfig) -> dict[Path, str]:
     """Folders that two runs at the same time would spoil for each other, and the keys that name them."""
     has_own = config.checkpoint_config is not None and config.checkpoint_config.output_dir
     key = "checkpoint_config.output_dir" if has_own else "output_dir"

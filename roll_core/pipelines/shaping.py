@@ -13,7 +13,7 @@ from roll_core.algorithms.kl import kl_controller, kl_divergence
 from roll_core.algorithms.masks import difficulty_mask, error_max_len_mask, final_mask, max_len_mask, sample_weights
 from roll_core.algorithms.rewards import RunningMoments, overlong_penalty
 from roll_core.algorithms.tallies import fetch
-from roll_core.config.schema import RLVRConfig
+from roll_core.config.schema import PPOConfig, RLVRConfig
 from roll_core.data import DataProto
 
 
@@ -132,7 +132,7 @@ class Shaper:
         self.running.load_state_dict(state["running"])
 
 
-def correction_config(config: RLVRConfig) -> CorrectionConfig:
+def correction_config(config: PPOConfig) -> CorrectionConfig:
     """What `train_infer_correction` asks for; without a weight and filters, the mismatch is only measured."""
     given = config.train_infer_correction
     if given is None:

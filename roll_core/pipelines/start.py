@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from roll_core.checkpoint import CheckpointFolder, Resume
 from roll_core.cluster.calls import Waiter
 from roll_core.cluster.nodes import cluster_nodes
 from roll_core.cluster.session import open_session
-from roll_core.config.schema import GeneratingArgs, RLVRConfig
+from roll_core.config.schema import GeneratingArgs, PPOConfig, RLVRConfig
 from roll_core.display import RunDisplay
 from roll_core.pipelines.delivery import Delivery, opened
 from roll_core.pipelines.inputs import Inputs, prepare_inputs, read_rows
@@ -23,7 +25,9 @@ from roll_core.trackers import RunInfo, RunTrackers, open_trackers, read_metrics
 from roll_core.training import TrainPlan
 
 if TYPE_CHECKING:
-    from roll_core.pipelines.rlvr import RlvrPipeline
+    from roll_core.pipelines.rlvr import Parts, RlvrPipeline
+
+Prepared = TypeVar("Prepared")
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,31 @@ class Outcome:
     locations: dict[str, str]
 
 
+@dataclass(frozen=True)
+class Started:
+    """What every pipeline is assembled from, once its workers have loaded their models."""
+
+    setting: Setting
+    display: RunDisplay
+    crew: Crew
+    waiter: Waiter
+    folder: CheckpointFolder
+    trackers: RunTrackers
+    interrupts: Interrupts
+    delivery: Delivery
+
+
+@dataclass(frozen=True)
+class Recipe(Generic[Prepared]):
+    """What differs between pipelines: how inputs are prepared, while workers start, and how a pipeline is made.
+
+    `prepare` is given a function for notices.
+    """
+
+    prepare: Callable[[Callable[[str], None]], Prepared]
+    assemble: Callable[[Started, Prepared], RlvrPipeline]
+
+
 def run_rlvr(setting: Setting, display: RunDisplay) -> Outcome:
     """Run an RLVR config.
 
@@ -45,8 +74,15 @@ def run_rlvr(setting: Setting, display: RunDisplay) -> Outcome:
         RollError: data, checkpoint, model, cluster or a worker; what was finished is saved where it can be.
         KeyboardInterrupt: Ctrl-C or SIGTERM; likewise.
     """
-    config, started, interrupts = setting.config, time.monotonic(), Interrupts()
+    config = setting.config
+    assert isinstance(config, RLVRConfig), "other kinds of config have recipes of their own"
     rows = read_rows(config)
+    return run_pipeline(setting, display, Recipe(partial(prepare_inputs, config, rows), partial(_assemble, config)))
+
+
+def run_pipeline(setting: Setting, display: RunDisplay, recipe: Recipe[Prepared]) -> Outcome:
+    """Run a pipeline from its checkpoint, if there is one, to its last step; raises as `run_rlvr`."""
+    config, started, interrupts = setting.config, time.monotonic(), Interrupts()
     folder = CheckpointFolder(config.checkpoint_dir, config.max_ckpt_to_keep, display.notice)
     folder.clean()
     resume = folder.find(config.resume_from_checkpoint)
@@ -63,7 +99,7 @@ def run_rlvr(setting: Setting, display: RunDisplay) -> Outcome:
         # Importing what tokenises takes seconds, in which Ray and the workers start.
         notices: list[str] = []
         background = ThreadPoolExecutor(1, "inputs")
-        preparing = background.submit(prepare_inputs, config, rows, notices.append)
+        preparing = background.submit(recipe.prepare, notices.append)
         background.shutdown(wait=False)
         helper_cpus = setting.transport.num_cpus if setting.transport is not None else 0
         session = open_session(setting.platform, config.ray_address, helper_cpus)
@@ -78,7 +114,8 @@ def run_rlvr(setting: Setting, display: RunDisplay) -> Outcome:
             inputs = preparing.result()
             for notice in notices:
                 display.notice(notice)
-            pipeline = _assemble(setting, display, crew, waiter, inputs, folder, trackers, interrupts, delivery)
+            parts = Started(setting, display, crew, waiter, folder, trackers, interrupts, delivery)
+            pipeline = recipe.assemble(parts, inputs)
             if resume is not None:
                 pipeline.parts.recovery.restore(resume)
                 pipeline.parts.reporter.recall(read_metrics(Path(trackers.locations["jsonl"])))
@@ -97,7 +134,7 @@ def run_rlvr(setting: Setting, display: RunDisplay) -> Outcome:
     )
 
 
-def train_plans(config: RLVRConfig) -> dict[str, TrainPlan]:
+def train_plans(config: PPOConfig) -> dict[str, TrainPlan]:
     """How many optimiser steps each trained role will take, for its schedule."""
     from roll_core.pipelines.update import rows_per_mini_batch
 
@@ -109,7 +146,7 @@ def train_plans(config: RLVRConfig) -> dict[str, TrainPlan]:
     return plans
 
 
-def _open_trackers(config: RLVRConfig, display: RunDisplay, resume: Resume | None) -> RunTrackers:
+def _open_trackers(config: PPOConfig, display: RunDisplay, resume: Resume | None) -> RunTrackers:
     info = RunInfo(
         exp_name=config.exp_name,
         output_dir=Path(config.output_dir),
@@ -121,47 +158,58 @@ def _open_trackers(config: RLVRConfig, display: RunDisplay, resume: Resume | Non
     return open_trackers(config.track_with, config.tracker_kwargs, info)
 
 
-def _assemble(
-    setting: Setting,
-    display: RunDisplay,
-    crew: Crew,
-    waiter: Waiter,
-    inputs: Inputs,
-    folder: CheckpointFolder,
-    trackers: RunTrackers,
-    interrupts: Interrupts,
-    delivery: Delivery,
-) -> RlvrPipeline:
+def make_parts(
+    started: Started,
+    *,
+    collector: Any,
+    shaper: Any,
+    pad_token_id: int,
+    validation: Any = None,
+    reporter_class: Any = None,
+) -> Parts:
+    """The parts of a pipeline: those given, and those that are alike in all of them."""
     from roll_core.pipelines.recovery import Recovery
     from roll_core.pipelines.reporting import Reporter
-    from roll_core.pipelines.rlvr import Parts, RlvrPipeline
-    from roll_core.pipelines.shaping import Shaper
+    from roll_core.pipelines.rlvr import Parts
     from roll_core.pipelines.turns import DeviceTurns
-    from roll_core.rollout.reward_router import RewardRouter
-    from roll_core.rollout.scheduler import RolloutScheduler
     from roll_core.rollout.weight_update import WeightUpdate
 
-    config = setting.config
-    scheduler = RolloutScheduler(
-        crew.actor_infer, RewardRouter(crew.rewards, display.notice), waiter, inputs.tokenizer, config.seed
-    )
-    collector = _collector(config, inputs, scheduler)
-    shaper = Shaper(config)
+    config, crew, waiter = started.setting.config, started.crew, started.waiter
     bucket_bytes = config.model_update_buffer_size_mb * 2**20
+    return Parts(
+        config=config,
+        crew=crew,
+        waiter=waiter,
+        collector=collector,
+        validation=validation,
+        weights=WeightUpdate(crew.actor_train, crew.actor_infer, waiter, bucket_bytes),
+        turns=DeviceTurns(config, started.setting.platform, crew.trainers, crew.actor_infer, waiter),
+        shaper=shaper,
+        recovery=Recovery(config, started.folder, crew, waiter, collector, shaper, started.interrupts),
+        reporter=(reporter_class or Reporter)(config, started.trackers, started.display),
+        pad_token_id=pad_token_id,
+        delivery=started.delivery,
+    )
+
+
+def _assemble(config: RLVRConfig, started: Started, inputs: Inputs) -> RlvrPipeline:
+    from roll_core.pipelines.rlvr import RlvrPipeline
+    from roll_core.pipelines.shaping import Shaper
+    from roll_core.rollout.reward_router import RewardRouter
+    from roll_core.rollout.scheduler import RolloutScheduler
+
+    crew, display = started.crew, started.display
+    rewards = RewardRouter(crew.rewards, display.notice)
+    # Only where it is written: engines have bounds of their own, and a second one makes last bits depend on time.
+    most_running = config.max_running_requests if "max_running_requests" in config.model_fields_set else None
+    scheduler = RolloutScheduler(crew.actor_infer, rewards, started.waiter, inputs.tokenizer, config.seed, most_running)
     return RlvrPipeline(
-        Parts(
-            config=config,
-            crew=crew,
-            waiter=waiter,
-            collector=collector,
-            validation=_validation(config, inputs, scheduler),
-            weights=WeightUpdate(crew.actor_train, crew.actor_infer, waiter, bucket_bytes),
-            turns=DeviceTurns(config, setting.platform, crew.trainers, crew.actor_infer, waiter),
-            shaper=shaper,
-            recovery=Recovery(config, folder, crew, waiter, collector, shaper, interrupts),
-            reporter=Reporter(config, trackers, display),
+        make_parts(
+            started,
+            collector=_collector(config, inputs, scheduler),
+            shaper=Shaper(config),
             pad_token_id=inputs.pad_token_id,
-            delivery=delivery,
+            validation=_validation(config, inputs, scheduler),
         )
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from roll_core.cluster.calls import Waiter
 from roll_core.cluster.group import WorkerGroup
-from roll_core.config.schema import RLVRConfig
+from roll_core.config.schema import PPOConfig
 from roll_core.platforms import Ability, Platform
 
 
@@ -20,7 +20,7 @@ class DeviceTurns:
 
     def __init__(
         self,
-        config: RLVRConfig,
+        config: PPOConfig,
         platform: Platform,
         trainers: Sequence[WorkerGroup],
         engines: WorkerGroup,

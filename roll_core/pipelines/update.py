@@ -10,7 +10,7 @@ from roll_core.algorithms.losses import PolicyLoss, ValueLoss
 from roll_core.algorithms.variants import VariantConfig
 from roll_core.cluster.calls import Waiter
 from roll_core.cluster.group import WorkerGroup
-from roll_core.config.schema import RLVRConfig, WorkerConfig
+from roll_core.config.schema import PPOConfig, WorkerConfig
 from roll_core.data import DataProto
 from roll_core.pipelines.delivery import Delivery
 from roll_core.pipelines.minibatches import Rows, deal, mini_batches
@@ -23,7 +23,7 @@ SENT = ("prompts", "prompt_lengths", "responses", "response_lengths", "response_
 class PolicyUpdate:
     """Steps the actor. Rows that cannot have a gradient are not sent: leaving them out changes nothing."""
 
-    def __init__(self, config: RLVRConfig, trainer: WorkerGroup, waiter: Waiter, delivery: Delivery) -> None:
+    def __init__(self, config: PPOConfig, trainer: WorkerGroup, waiter: Waiter, delivery: Delivery) -> None:
         self.config, self.trainer, self.waiter, self.delivery = config, trainer, waiter, delivery
         self.loss = policy_loss(config)
 
@@ -77,7 +77,7 @@ class ValueUpdate:
     """Steps the critic on all rows, once per step of the pipeline."""
 
     def __init__(
-        self, config: RLVRConfig, critic: WorkerGroup, role: WorkerConfig, waiter: Waiter, delivery: Delivery
+        self, config: PPOConfig, critic: WorkerGroup, role: WorkerConfig, waiter: Waiter, delivery: Delivery
     ) -> None:
         self.config, self.critic, self.role, self.waiter, self.delivery = config, critic, role, waiter, delivery
         self.loss = ValueLoss(config.value_clip)
@@ -104,7 +104,7 @@ def rows_per_mini_batch(role: WorkerConfig) -> int:
     return training.per_device_train_batch_size * training.gradient_accumulation_steps * max(1, role.world_size or 1)
 
 
-def policy_loss(config: RLVRConfig) -> PolicyLoss:
+def policy_loss(config: PPOConfig) -> PolicyLoss:
     """The actor's loss that the config asks for."""
     actor = config.actor_train
     is_range = config.use_pg_clip_range
@@ -124,7 +124,7 @@ def policy_loss(config: RLVRConfig) -> PolicyLoss:
             cispo_use_unified_mask=actor.cispo_use_unified_mask,
             kimi15_tau=actor.kimi15_tau,
         ),
-        importance_sampling=config.importance_sampling,
+        importance_sampling=config.ratio_level,
         kl_loss_coef=config.kl_loss_coef if config.use_kl_loss else 0.0,
         entropy_loss_coef=config.entropy_loss_coef,
         rl_loss_coef=config.rl_loss_coef,

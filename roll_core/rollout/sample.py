@@ -67,12 +67,12 @@ def to_batch(samples: Sequence[Sample], pad_token_id: int, max_response_length: 
     width = max(1, int(lengths.max()))
     return DataProto(
         {
-            "prompts": _pad(prompts, max(len(p) for p in prompts), pad_token_id, left=True),
+            "prompts": pad(prompts, max(len(p) for p in prompts), pad_token_id, left=True),
             "prompt_lengths": torch.tensor([len(prompt) for prompt in prompts]),
-            "responses": _pad(responses, width, pad_token_id),
+            "responses": pad(responses, width, pad_token_id),
             "response_lengths": lengths,
             "response_mask": torch.arange(width)[None, :] < lengths[:, None],
-            "infer_log_probs": _pad(log_probs, width, 0.0),
+            "infer_log_probs": pad(log_probs, width, 0.0),
             "scores": torch.tensor([sample.score.score for sample in samples], dtype=torch.float32),
             "rewards": torch.tensor([_reward(sample.score) for sample in samples], dtype=torch.float32),
             "is_graded": torch.tensor([sample.score.is_graded for sample in samples]),
@@ -106,7 +106,8 @@ def _reward(score: Score) -> float:
     return score.score if score.reward is None else score.reward
 
 
-def _pad(rows: Sequence[torch.Tensor], width: int, value: float, *, left: bool = False) -> torch.Tensor:
+def pad(rows: Sequence[torch.Tensor], width: int, value: float, *, left: bool = False) -> torch.Tensor:
+    """Rows of different lengths as one tensor [B, width], filled up on the right, or on the left."""
     padded = torch.full((len(rows), width), value, dtype=rows[0].dtype)
     for row, tensor in enumerate(rows):
         if left:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from roll_core.errors import RollError
-from roll_core.pipelines.reporting import _write_lines
+from roll_core.pipelines.reporting import write_lines
 
 
 def test_samples_that_cannot_be_written_end_the_run_with_the_key_and_the_cause(tmp_path: Path) -> None:
@@ -11,4 +11,4 @@ def test_samples_that_cannot_be_written_end_the_run_with_the_key_and_the_cause(t
     with pytest.raises(
         RollError, match=r"^rollout_dump_dir: .*step-1\.jsonl could not be written: (Not a dir|File ex)"
     ):
-        _write_lines(tmp_path / "dump" / "step-1.jsonl", [{"id": "1"}])
+        write_lines(tmp_path / "dump" / "step-1.jsonl", [{"id": "1"}])

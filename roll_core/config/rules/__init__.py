@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from roll_core.config.agentic import AgenticConfig
 from roll_core.config.pipeline import BaseConfig
 from roll_core.config.rlvr import RLVRConfig
-from roll_core.config.rules import algorithm, batches, data, devices, lengths, rewards, schedule, unused
+from roll_core.config.rules import agentic, algorithm, batches, data, devices, lengths, rewards, schedule, unused
 from roll_core.errors import Problem
 
 _COMMON: tuple[Callable[[BaseConfig], Iterator[Problem]], ...] = (
@@ -27,6 +28,8 @@ def problems_of(config: BaseConfig) -> list[Problem]:
     found = [problem for rule in _COMMON for problem in rule(config)]
     if isinstance(config, RLVRConfig):
         found = [problem for rule in _RLVR for problem in rule(config)] + found
+    if isinstance(config, AgenticConfig):
+        found = [*agentic.problems(config), *found]
     return list({(problem.path, problem.rule): problem for problem in found}.values())
 
 
@@ -40,4 +43,6 @@ def notices_of(config: BaseConfig) -> list[str]:
             *devices.notices(config),
             *unused.notices(config),
         ]
+    if isinstance(config, AgenticConfig):
+        found += agentic.notices(config)
     return found

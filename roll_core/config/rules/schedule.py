@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
+from roll_core.config.agentic import AgenticConfig
 from roll_core.config.pipeline import BaseConfig
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.errors import Problem
@@ -25,7 +26,7 @@ SCHEDULES = (
 
 def problems(config: BaseConfig) -> Iterator[Problem]:
     """Counts of steps, names of schedules, kinds of checkpoints."""
-    if isinstance(config, RLVRConfig) and config.max_steps < 1:
+    if isinstance(config, RLVRConfig | AgenticConfig) and config.max_steps < 1:
         yield Problem("max_steps", "must be at least 1", config.max_steps)
     if config.checkpoint_config is not None and config.checkpoint_config.type != "file_system":
         rule = "checkpoints are written to a folder"

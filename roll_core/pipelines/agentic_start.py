@@ -1,0 +1,150 @@
+"""From an agentic config that passed its checks to a running pipeline."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from roll_core.config.agentic import CustomEnv, EnvManagerConfig
+from roll_core.config.schema import AgenticConfig, DataArgs, GeneratingArgs
+from roll_core.display import RunDisplay
+from roll_core.objects import our_name, resolve_object
+from roll_core.pipelines.launch import Setting
+from roll_core.pipelines.start import Outcome, Recipe, Started, make_parts, run_pipeline
+
+if TYPE_CHECKING:
+    from roll_core.pipelines.agentic import AgenticPipeline
+    from roll_core.rollout.env_collector import EnvCollector, GroupFilter
+    from roll_core.rollout.env_dialogue import Dialogue
+    from roll_core.rollout.env_episode import Style
+    from roll_core.rollout.env_process import Kind
+
+MAX_STEPS = 20
+"""Turns of an episode where the config says nothing."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """The tokenizer with its template, and the tokens that end an answer or fill up a row."""
+
+    dialogue: Dialogue
+    stop_token_ids: tuple[int, ...]
+    pad_token_id: int
+
+
+def run_agentic(setting: Setting, display: RunDisplay) -> Outcome:
+    """Run an agentic config; raises as `run_rlvr`."""
+    config = setting.config
+    assert isinstance(config, AgenticConfig), "other kinds of config have recipes of their own"
+    return run_pipeline(setting, display, Recipe(partial(_words, config), partial(_assemble, config)))
+
+
+def _words(config: AgenticConfig, notify: Callable[[str], None]) -> Words:
+    from transformers import AutoTokenizer
+
+    from roll_core.rollout.env_dialogue import Dialogue
+
+    tokenizer = AutoTokenizer.from_pretrained(config.actor_train.model_args.model_name_or_path, local_files_only=True)
+    template = (config.actor_train.data_args or config.actor_infer.data_args or DataArgs()).template
+    stops = () if tokenizer.eos_token_id is None else (int(tokenizer.eos_token_id),)
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (*stops, 0)[0]
+    return Words(Dialogue(tokenizer, template or "native"), stops, int(pad))
+
+
+def _assemble(config: AgenticConfig, started: Started, words: Words) -> AgenticPipeline:
+    from roll_core.pipelines.agentic import AgenticPipeline, EpisodeReporter
+    from roll_core.pipelines.agentic_shaping import EpisodeShaper
+
+    collector = _collector(config, started, words, "train_env_manager", config.train_env_manager)
+    held_out = None
+    if config.val_env_manager is not None:
+        held_out = _collector(config, started, words, "val_env_manager", config.val_env_manager)
+    parts = make_parts(
+        started,
+        collector=collector,
+        shaper=EpisodeShaper(config),
+        pad_token_id=words.pad_token_id,
+        reporter_class=EpisodeReporter,
+    )
+    assert isinstance(parts.reporter, EpisodeReporter)
+    return AgenticPipeline(parts, config, words.dialogue, parts.reporter, held_out)
+
+
+def _collector(
+    config: AgenticConfig, started: Started, words: Words, name: str, manager: EnvManagerConfig
+) -> EnvCollector:
+    from roll_core.pipelines.sampling import sampling_params
+    from roll_core.rollout.env_collector import EnvCollector
+    from roll_core.rollout.env_groups import GroupOrder, tags_of_groups
+    from roll_core.rollout.env_pool import EnvPool
+    from roll_core.rollout.env_rollout import EnvRollout
+
+    is_training = name == "train_env_manager"
+    batch_size = config.rollout_batch_size if is_training else config.val_batch_size
+    pool = EnvPool(kinds_of(config, manager), num_processes(config, manager), config.env_monitor.hung_timeout)
+    styles = {tag: style_of(config, tag) for tag in manager.tags}
+    rollout = EnvRollout(started.crew.actor_infer, pool, started.waiter, words.dialogue, styles, config.seed)
+    tags = tags_of_groups(manager.tags, manager.num_env_groups, manager.num_groups_partition)
+    sampling = config.actor_infer.generating_args or GeneratingArgs()
+    if manager.generating_args is not None:
+        # What is written of the manager's own sampling wins, and only that.
+        own = {key: getattr(manager.generating_args, key) for key in manager.generating_args.model_fields_set}
+        sampling = sampling.model_copy(update={key: value for key, value in own.items() if value is not None})
+    return EnvCollector(
+        rollout,
+        GroupOrder(tags, config.seed, "train" if is_training else "val"),
+        sampling_params(sampling, words.stop_token_ids),
+        num_groups=batch_size // manager.group_size,
+        group_size=manager.group_size,
+        redundancy=manager.group_size_redundancy,
+        at_once=manager.num_env_groups,
+        drops=_filter(config, manager, "train" if is_training else "val"),
+    )
+
+
+def kinds_of(config: AgenticConfig, manager: EnvManagerConfig) -> Mapping[str, Kind]:
+    """What the environments of each tag are made from."""
+    from roll_core.rollout.env_process import Kind
+
+    found = {}
+    for tag in manager.tags:
+        env = config.custom_envs[tag]
+        found[tag] = Kind(env.env_type or tag, dict(env.env_config))
+    return found
+
+
+def style_of(config: AgenticConfig, tag: str) -> Style:
+    """How a model plays in the environments of a tag."""
+    from roll_core.rollout.env_episode import Style
+
+    env: CustomEnv = config.custom_envs[tag]
+    limit = (config.actor_infer.generating_args or GeneratingArgs()).max_new_tokens or config.row_length
+    return Style(
+        tag=tag,
+        is_stepwise=our_name(env.env_manager_cls or "traj") == "step",
+        max_steps=env.max_steps or MAX_STEPS,
+        max_tokens_per_step=env.max_tokens_per_step or limit,
+        sequence_length=config.row_length,
+        system_template=env.agent_system_template,
+        agent_template=env.agent_template,
+        history_length=5 if env.history_length is None else env.history_length,
+    )
+
+
+def num_processes(config: AgenticConfig, manager: EnvManagerConfig) -> int:
+    """Processes that environments share: as many as `max_env_num_per_worker` needs, else one per core, at most 8."""
+    count = manager.num_env_groups * (manager.group_size + manager.group_size_redundancy)
+    each = manager.max_env_num_per_worker
+    number = -(-count // each) if each else min(8, len(os.sched_getaffinity(0)))
+    limits = [config.custom_envs[tag].max_env_step_concurrent for tag in manager.tags]
+    return max(1, min([number, count, *(limit for limit in limits if limit)]))
+
+
+def _filter(config: AgenticConfig, manager: EnvManagerConfig, mode: str) -> GroupFilter | None:
+    if manager.group_filter_cls is None:
+        return None
+    made: Any = resolve_object(manager.group_filter_cls, {}, "group filter")(config, manager, mode)
+    return lambda start, episodes: bool(made.filter(start.env_group, start.episode, episodes))

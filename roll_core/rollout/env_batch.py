@@ -1,0 +1,142 @@
+"""Episodes as a batch to train on, as records for files, and as metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from roll_core.algorithms.metrics import summary
+from roll_core.data import DataProto
+from roll_core.rollout.env_dialogue import Dialogue
+from roll_core.rollout.env_episode import Episode
+from roll_core.rollout.sample import pad
+
+
+def to_batch(episodes: Sequence[Episode], dialogue: Dialogue, pad_token_id: int, max_length: int) -> DataProto:
+    """All rows of the episodes, in their order.
+
+    Columns as `roll_core.rollout.sample.to_batch` has them, but that a response reaches from the first sampled token
+    to the last, and `response_mask` is true for the sampled ones only; `scores` are of whole episodes. Further:
+    trajectory [B], numbering the episodes, and the object column `turns`, each row's list of `Turn`.
+    """
+    rows = [(number, episode, row) for number, episode in enumerate(episodes) for row in episode.rows]
+    groups = {name: index for index, name in enumerate(dict.fromkeys(one.plan.traj_group_id for one in episodes))}
+    prompts = [torch.tensor(row.prompt_ids) for _, _, row in rows]
+    responses = [torch.tensor(row.response_ids) for _, _, row in rows]
+    scores = torch.tensor([episode.score for _, episode, _ in rows], dtype=torch.float32)
+    width = max(len(response) for response in responses)
+    return DataProto(
+        {
+            "prompts": pad(prompts, max(len(p) for p in prompts), pad_token_id, left=True),
+            "prompt_lengths": torch.tensor([len(prompt) for prompt in prompts]),
+            "responses": pad(responses, width, pad_token_id),
+            "response_lengths": torch.tensor([len(response) for response in responses]),
+            "response_mask": pad([torch.tensor(row.mask) for _, _, row in rows], width, 0).bool(),
+            "infer_log_probs": pad([torch.tensor(row.log_probs) for _, _, row in rows], width, 0.0),
+            "scores": scores,
+            "rewards": scores.clone(),
+            "is_graded": torch.ones(len(rows), dtype=torch.bool),
+            "is_clipped": torch.tensor([row.is_clipped for _, _, row in rows]),
+            "group": torch.tensor([groups[episode.plan.traj_group_id] for _, episode, _ in rows]),
+            "trajectory": torch.tensor([number for number, _, _ in rows]),
+            "difficulty": torch.full((len(rows),), torch.nan),
+        },
+        {
+            "id": _row_ids(episodes),
+            "tag": [episode.plan.tag for _, episode, _ in rows],
+            "domain": [episode.plan.tag for _, episode, _ in rows],
+            "prompt_text": [dialogue.full_text_of(row.prompt_ids) for _, _, row in rows],
+            "response_text": [dialogue.full_text_of(row.response_ids) for _, _, row in rows],
+            "status": ["ok"] * len(rows),
+            "reason": [str(episode.end) for _, episode, _ in rows],
+            "turns": [row.turns for _, _, row in rows],
+        },
+        {"max_response_length": max_length},
+    )
+
+
+def _row_ids(episodes: Iterable[Episode]) -> list[str]:
+    return [f"{one.plan.traj_id}_{index}" for one in episodes for index in range(len(one.rows))]
+
+
+def episode_metrics(episodes: Sequence[Episode], prefix: str = "") -> dict[str, float]:
+    """What the episodes were like: rollout/, traj/ and env/<tag>/ names, each behind `prefix`."""
+    rows = [row for episode in episodes for row in episode.rows]
+    sampled = [sum(row.mask) for row in rows]
+    metrics = summary("rollout/score", _tensor(one.score for one in episodes))
+    metrics |= summary("rollout/response_length", _tensor(sampled))
+    metrics |= summary("rollout/prompt_length", _tensor(len(row.prompt_ids) for row in rows))
+    metrics |= summary("rollout/non_prompt_length", _tensor(len(row.response_ids) for row in rows))
+    metrics |= summary("traj/num_turns", _tensor(len(one.turns) for one in episodes))
+    metrics["traj/success"] = sum(one.is_success for one in episodes) / len(episodes)
+    for end in ("terminated", "truncated", "max_steps", "max_length"):
+        metrics[f"traj/end/{end}"] = sum(one.end == end for one in episodes) / len(episodes)
+    metrics["env/response_length"] = sum(sampled) / max(1, sum(len(one.turns) for one in episodes))
+    metrics |= _by_tag(episodes)
+    return {f"{prefix}{name}": value for name, value in metrics.items()}
+
+
+def validation_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
+    """val/success and val/score over all and by tag, and the metrics of `episode_metrics` behind val/.
+
+    `val_correct/all/mean` and val_correct/<tag>/mean are the same success under the names that all pipelines have.
+    """
+    metrics = episode_metrics(episodes, "val/") | summary("val/score", _tensor(one.score for one in episodes))
+    metrics["val/success"] = metrics["val_correct/all/mean"] = _success(episodes)
+    for tag, some in _of_tags(episodes).items():
+        metrics |= summary(f"val/{tag}/score", _tensor(one.score for one in some))
+        metrics[f"val/{tag}/success"] = metrics[f"val_correct/{tag}/mean"] = _success(some)
+    return metrics
+
+
+def records(episodes: Iterable[Episode], dialogue: Dialogue) -> Iterator[dict[str, Any]]:
+    """Episodes as JSON data, for files."""
+    for one in episodes:
+        yield {
+            "traj_id": one.plan.traj_id,
+            "traj_group_id": one.plan.traj_group_id,
+            "tag": one.plan.tag,
+            "seed": one.plan.seed,
+            "score": one.score,
+            "success": one.is_success,
+            "end": one.end,
+            "metrics": one.metrics(),
+            "prompt": dialogue.full_text_of(one.rows[0].prompt_ids) if one.rows else "",
+            "turns": [
+                {
+                    "observation": turn.observation,
+                    "answer": turn.answer,
+                    "reward": turn.reward,
+                    "metrics": dict(turn.metrics),
+                }
+                for turn in one.turns
+            ],
+        }
+
+
+def _by_tag(episodes: Sequence[Episode]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for tag, some in _of_tags(episodes).items():
+        values: dict[str, list[float]] = {}
+        for one in some:
+            for name, value in one.metrics().items():
+                values.setdefault(name, []).append(value)
+        found |= {f"env/{tag}/{name}": sum(numbers) / len(numbers) for name, numbers in values.items()}
+    return found
+
+
+def _of_tags(episodes: Sequence[Episode]) -> Mapping[str, list[Episode]]:
+    found: dict[str, list[Episode]] = {}
+    for one in episodes:
+        found.setdefault(one.plan.tag, []).append(one)
+    return found
+
+
+def _success(episodes: Sequence[Episode]) -> float:
+    return sum(one.is_success for one in episodes) / len(episodes)
+
+
+def _tensor(values: Iterable[float]) -> torch.Tensor:
+    return torch.tensor(list(values), dtype=torch.float64)
