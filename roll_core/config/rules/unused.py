@@ -19,7 +19,6 @@ _PRECISION = "precision is chosen by model_args.dtype and the strategy's own opt
 
 PIPELINE = {
     "val_batch_size": "validation answers every held-out prompt",
-    "max_running_requests": "an engine's limit stands in its strategy_config",
     "router_args": "there is one router, which deals prompts to engines in turn",
     "profiler_output_dir": _PROFILES,
     "length_profiler_dir": _PROFILES,
