@@ -11,7 +11,7 @@ import pytest
 
 from roll_core.cluster.calls import Call
 from roll_core.data.sampler import PromptSampler
-from roll_core.errors import CheckpointError, RollError
+from roll_core.errors import CheckpointError, RollError, WorkerDied
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.rewards import Score
 from roll_core.rollout.async_collector import AsyncCollector
@@ -59,8 +59,13 @@ class Engines(Group):
         self.overlaps |= prefix & self.running
         self.running |= prefix
         stream = Stream(requests, lambda request: request.prompt_ids[0] - (len(request.prompt_ids) - 1))
-        self.streams[rank].append(stream)
+        if rank not in self.dead:
+            self.streams[rank].append(stream)
         return stream
+
+    def die(self, rank: int) -> None:
+        self.dead.add(rank)
+        self.streams[rank] = []
 
     def abort(self, rank: int, _ids: Any) -> list[str]:
         names = [(stream, name) for stream in self.streams[rank] for name in stream.tokens]
@@ -75,7 +80,14 @@ class Waiter:
 
     def poll(self, calls: Sequence[Call], seconds: float) -> list[Call]:
         streams = [call.ref for call in calls if call.method == "generate"]
-        ready = [call for call in calls if call.method != "generate" or call.ref.finished or not call.ref.tokens]
+        dead = self.engines.dead
+        ready = [
+            call
+            for call in calls
+            if call.method != "generate" or call.ref.finished or not call.ref.tokens or call.worker.context.rank in dead
+        ]
+        if any(call.method == "abort" and call.worker.context.rank in dead for call in ready):
+            raise WorkerDied("actor_infer died")
         if not ready:
             time.sleep(0.0005)
             for stream in streams:
@@ -86,6 +98,8 @@ class Waiter:
         return [call.ref for call in calls]
 
     def take(self, call: Call) -> list[Completion] | None:
+        if call.worker.context.rank in self.engines.dead:
+            raise WorkerDied(f"actor_infer rank {call.worker.context.rank} died")
         if not call.ref.finished:
             return None
         taken, call.ref.finished = call.ref.finished, []
@@ -141,10 +155,11 @@ def flow_of(
     batch_size: int,
     keeps: Callable[[Sequence[Sample]], bool] = lambda _: True,
     engines: int = 2,
+    most_running: int | None = None,
 ) -> RolloutFlow:
     dataset = [replace(prompt(f"p{number}"), token_ids=(length,)) for number, length in enumerate(lengths)]
     sampler = PromptSampler([each.domain for each in dataset], batch_size, seed=1)
-    return RolloutFlow(Scheduler(engines), dataset, sampler, keeps, 2, SamplingParams(MOST_TOKENS))  # type: ignore[arg-type]
+    return RolloutFlow(Scheduler(engines, most_running), dataset, sampler, keeps, 2, SamplingParams(MOST_TOKENS))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -252,6 +267,45 @@ def test_a_state_with_prompts_on_their_way_is_refused_by_a_run_that_has_none(ope
     one = Collector(None, [], sampler, {}, 2, SamplingParams(4))  # type: ignore[arg-type]
     with pytest.raises(CheckpointError, match="async_generation_ratio as in the run that made it"):
         one.load_state_dict(opened[0].state_dict())
+
+
+def test_one_of_two_engines_may_die_and_no_prompt_is_lost(opened: list[AsyncCollector]) -> None:
+    flow = flow_of(LONG_TAIL, 4)
+    opened.append(AsyncCollector(flow, 4, 1.0))
+    engines: Any = flow.scheduler.engines
+    told: list[str] = flow.scheduler.told  # type: ignore[attr-defined]
+    for step, samples, _ in steps(opened[0], 1, 40):
+        assert len(samples) == 8
+        if step == 10:
+            engines.die(1)
+        if step == 25:
+            assert engines.lost == {1}
+            engines.revive()
+    with flow.changed:
+        check_account(flow)
+    assert len(told) >= 1 and "actor_infer rank 1 died" in told[0]
+    assert engines.restarts == 1
+    asked = [rank for rank, method, _ in engines.asked if method == "generate"]
+    assert asked[-20:].count(1) > 0, "the engine that was started again is not used"
+
+
+def test_the_last_engines_death_ends_the_step(opened: list[AsyncCollector]) -> None:
+    flow = flow_of(LONG_TAIL, 4, engines=1)
+    opened.append(AsyncCollector(flow, 4, 1.0))
+    flow.scheduler.engines.die(0)  # type: ignore[attr-defined]
+    with pytest.raises(WorkerDied, match="actor_infer rank 0 died"):
+        list(steps(opened[0], 1, 5))
+
+
+def test_no_engine_is_given_more_than_it_may_run_and_ages_stay_bounded(opened: list[AsyncCollector]) -> None:
+    flow = flow_of(LONG_TAIL, 4, most_running=4)
+    opened.append(AsyncCollector(flow, 4, 1.0))
+    streams = flow.scheduler.engines.streams  # type: ignore[attr-defined]
+    for _step, _samples, metrics in steps(opened[0], 1, 40):
+        assert metrics["scheduler/off_policy_max"] <= 1
+        assert all(sum(len(stream.tokens) for stream in engine) <= 4 for engine in streams)
+    with flow.changed:
+        check_account(flow)
 
 
 def test_an_error_in_the_flow_ends_the_step(opened: list[AsyncCollector]) -> None:
