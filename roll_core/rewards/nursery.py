@@ -103,7 +103,8 @@ class Nursery:
         # The child must find what this process finds, also where sys.path was changed after start-up.
         paths = [path or str(Path.cwd()) for path in sys.path]
         self._process = subprocess.Popen(
-            [sys.executable, "-u", "-c", _ENTRY, str(theirs.fileno())],
+            # -P: a file of the working directory that has a standard module's name must not take its place.
+            [sys.executable, "-u", "-P", "-c", _ENTRY, str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
             # What a reward prints must not mix with what this process writes for other programs to read.
             stdout=2,

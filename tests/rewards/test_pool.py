@@ -253,3 +253,14 @@ def test_a_pool_needs_a_worker_and_a_deadline() -> None:
         RewardPool("math_rule", 0)
     with pytest.raises(ValueError, match="must be positive, not 0"):
         RewardPool("math_rule", 1, 0)
+
+
+def test_files_of_the_working_directory_do_not_take_the_place_of_standard_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("selectors", "socket", "json"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('not the module that was meant')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    with RewardPool(f"{ODD}:misbehaves", 1, 5.0) as pool:
+        assert pool.score_many(samples("a")) == [Score(1.0)]

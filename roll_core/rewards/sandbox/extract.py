@@ -1,6 +1,8 @@
 """The program in a response, by one rule: the last fenced block of the answer, after any thinking.
 
-A block that is not closed counts to the end. Where there is no fence, the whole answer is the program.
+Blocks whose fence names a programming language come first: what follows the program without one is mostly what it
+prints, or how it is called. A block that is not closed counts to the end. Where there is no fence, the whole answer is
+the program.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ _SOLUTION = "<|begin_of_solution|>"
 _SOLUTION_END = "<|end_of_solution|>"
 _THOUGHT_END = "</think>"
 _PROSE = {"text", "txt", "output", "plaintext", "console", "json", "markdown", "md"}
-"""Blocks of these are no programs, where there are others."""
+_SHELL = {"bash", "sh", "shell", "zsh", "powershell"}
+"""Blocks of these are no programs, where there are others: they say how to start one."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +31,19 @@ def find_program(response: str) -> Block | None:
     """The program, or None where the answer is empty."""
     answer = response.rpartition(_SOLUTION)[2].partition(_SOLUTION_END)[0].rpartition(_THOUGHT_END)[2]
     blocks = list(_blocks(answer))
-    programs = [block for block in blocks if block.language not in _PROSE] or blocks
-    if programs:
-        return programs[-1] if programs[-1].text.strip() else None
+    if blocks:
+        likeliest = max(map(_likeliness, blocks))
+        program = [block for block in blocks if _likeliness(block) == likeliest][-1]
+        return program if program.text.strip() else None
     return Block(answer, "") if answer.strip() else None
+
+
+def _likeliness(block: Block) -> int:
+    if block.language in _PROSE:
+        return 0
+    if block.language in _SHELL:
+        return 1
+    return 3 if block.language else 2
 
 
 def _blocks(text: str) -> list[Block]:

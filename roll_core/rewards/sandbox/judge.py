@@ -5,6 +5,7 @@ A test passes when it was run to its end and nothing was raised; how a process e
 
 from __future__ import annotations
 
+import ast
 import builtins
 import contextlib
 import inspect
@@ -36,15 +37,19 @@ class BrokenTests(Exception):
 
 
 def run_tests(program: Program | None, codes: Sequence[str], extra: dict[str, Any] | None = None) -> Outcome:
-    """Run test codes: their `test_*` functions and classes where there are some, else each code as one test."""
+    """Run test codes: their `test_*` functions and classes where there are some, else each code as one test.
+
+    A code that only defines and imports things holds no test.
+    """
     passed, tests = 0, []
     sys.set_int_max_str_digits(0)
     for code in codes:
         try:
+            tree = ast.parse(code, "tests.py")
             compiled = compile(code, "tests.py", "exec")
         except (SyntaxError, ValueError) as error:
             return Outcome(broken=f"the tests are no Python: {error}")
-        tests += list(_tests_of(compiled, program, extra or {}))
+        tests += list(_tests_of(compiled, program, extra or {}, any(map(_does_something, tree.body))))
         # What a test defines must not outlive it: the next code is another file.
     for test in tests:
         try:
@@ -62,7 +67,17 @@ def run_tests(program: Program | None, codes: Sequence[str], extra: dict[str, An
     return Outcome(passed, len(tests))
 
 
-def _tests_of(code: types.CodeType, program: Program | None, extra: dict[str, Any]) -> Iterator[Callable[[], Any]]:
+def _does_something(node: ast.AST) -> bool:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        return False
+    if isinstance(node, ast.Assert | ast.Raise | ast.Call):
+        return True
+    return any(map(_does_something, ast.iter_child_nodes(node)))
+
+
+def _tests_of(
+    code: types.CodeType, program: Program | None, extra: dict[str, Any], is_test: bool
+) -> Iterator[Callable[[], Any]]:
     names = _namespace(program, extra)
     known = set(names)
 
@@ -96,7 +111,7 @@ def _tests_of(code: types.CodeType, program: Program | None, extra: dict[str, An
             for method in [method for method in vars(value) if method.startswith("test")]:
                 found = True
                 yield from _method_test(value, method, names)
-    if not found:
+    if is_test and not found:
         yield lambda: None
 
 

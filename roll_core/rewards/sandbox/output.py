@@ -8,6 +8,8 @@ import re
 RELATIVE, ABSOLUTE = 1e-6, 1e-9
 """How far apart two decimal fractions may be."""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_PUNCTUATION = re.compile(r"([\[\](){},;:])")
+"""What stands beside the numbers of a printed list."""
 
 
 def same_output(found: str, expected: str) -> bool:
@@ -33,6 +35,13 @@ def _same_line(ours: list[str], theirs: list[str]) -> bool:
 
 
 def _same_token(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    ours, theirs = _PUNCTUATION.split(one), _PUNCTUATION.split(other)
+    return len(ours) == len(theirs) and all(map(_same_part, ours, theirs))
+
+
+def _same_part(one: str, other: str) -> bool:
     if one == other:
         return True
     if not (_NUMBER.fullmatch(one) and _NUMBER.fullmatch(other)):
