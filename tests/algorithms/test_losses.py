@@ -74,6 +74,16 @@ def make_batch(seed: int = 0, garbage: float = 0.0, padding: int = 0, mode: Any 
     return Batch(mask, named["log_probs"], named["entropy"], named["values"], columns)
 
 
+def run_around(t: int, tokens: list[int]) -> list[int]:
+    """The tokens of the turn that t is in."""
+    first, last = t, t
+    while first - 1 in tokens:
+        first -= 1
+    while last + 1 in tokens:
+        last += 1
+    return list(range(first, last + 1))
+
+
 def policy_loss_by_loops(
     loss: PolicyLoss, batch: Batch, log_probs: np.ndarray, constant_log_probs: np.ndarray, with_old: bool = True
 ) -> float:
@@ -85,9 +95,10 @@ def policy_loss_by_loops(
         old = columns["old_log_probs"][b] if with_old else constant_log_probs[b]
         for t in tokens:
             A, lp = columns["advantages"][b, t], log_probs[b, t]
-            if loss.importance_sampling == "seq":
-                ratio = np.exp(np.mean([log_probs[b, u] - old[u] for u in tokens]))
-                constant = np.exp(np.mean([constant_log_probs[b, u] - old[u] for u in tokens]))
+            if loss.importance_sampling != "token":
+                peers = tokens if loss.importance_sampling == "seq" else run_around(t, tokens)
+                ratio = np.exp(np.mean([log_probs[b, u] - old[u] for u in peers]))
+                constant = np.exp(np.mean([constant_log_probs[b, u] - old[u] for u in peers]))
             else:
                 ratio, constant = np.exp(lp - old[t]), np.exp(constant_log_probs[b, t] - old[t])
             if loss.variant == "ppo":
@@ -128,6 +139,7 @@ LOSSES = {
     "unequal clip": PolicyLoss(options=VariantConfig(pg_clip_low=0.1, pg_clip_high=0.28)),
     "dual clip": PolicyLoss(options=VariantConfig(pg_clip=0.1, dual_clip_loss=True)),
     "sequence ratio": PolicyLoss(importance_sampling="seq", options=VariantConfig(pg_clip=0.05)),
+    "segment ratio": PolicyLoss(importance_sampling="segment", options=VariantConfig(pg_clip=0.05)),
     "vanilla": PolicyLoss("vanilla"),
     "tis": PolicyLoss("tis"),
     "topr": PolicyLoss("topr", VariantConfig(topr_positive_weight=0.7, topr_negative_weight=1.3)),
