@@ -75,6 +75,7 @@ def test_what_the_check_still_finds_is_told_and_exits_2(config: Path, tmp_path: 
         (("none.yaml", "--to", "npu"), "no config none.yaml"),
         (("run.yaml", "--to", "npu", "--in-place", "-o", "x"), "--output and --in-place were both given"),
         (("broken.yaml", "--to", "npu"), "is no YAML"),
+        (("run.yaml", "--to", "npu", "-o", "missing/new.yaml"), "missing is no folder"),
     ],
 )
 def test_a_mistake_is_told(config: Path, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -109,6 +109,25 @@ def test_a_missing_file_or_reward_exits_2_with_a_message(tmp_path: Path) -> None
     assert roll_score("--reward", "math_rule", "--option", "x", file).returncode == 2
 
 
+def test_a_file_without_rows_is_no_success(tmp_path: Path) -> None:
+    done = roll_score("--reward", "math_rule", write(tmp_path / "rows.jsonl", "", "  "))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "rows.jsonl' holds no row" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("wall_s=soon", "wall_s and memory_mib must be positive numbers, got 'soon' and 1024"),
+        ("isolation=bubblewarp", "isolation must be one of bubblewrap, namespaces, limits, got 'bubblewarp'"),
+    ],
+)
+def test_an_option_of_the_wrong_kind_is_told(tmp_path: Path, option: str, message: str) -> None:
+    done = roll_score("--reward", "code_sandbox", "--option", option, write(tmp_path / "rows.jsonl", {"response": "x"}))
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
 def test_an_own_reward_is_tried_by_file_with_options(tmp_path: Path) -> None:
     keywords = write(tmp_path / "keywords.json", {"tides": ["sea"]})
     done = roll_score(

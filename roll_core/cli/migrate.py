@@ -36,9 +36,12 @@ def migrate(
     path = find_file(config)
     if output is not None and output.exists():
         raise RollError(f"{output} is there already, and nothing is overwritten\n  try: another file, or --in-place")
+    target = path if in_place else output
+    if target is not None and not os.access(target.parent, os.W_OK):
+        lack = "cannot be written to" if target.parent.is_dir() else "is no folder"
+        raise RollError(f"{target} cannot be written\n  its folder {target.parent.resolve()} {lack}")
     registry = load_plugins()
     migrated = migrate_file(path, to, registry)
-    target = path if in_place else output
     problems = problems_of_text(migrated.text, path, to, registry)
     if target is None:
         sys.stdout.write(migrated.text)

@@ -57,6 +57,8 @@ def score(
             if problems:
                 raise RollError("\n".join([f"reward '{reward}' fails its self-test here", *problems]))
             tally = _score_file(file, pool)
+        if not tally:
+            raise RollError(f"'{file}' holds no row\n  try: a file with a JSON object on each line")
     except RollError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None

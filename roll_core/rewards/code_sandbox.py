@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from roll_core.rewards.base import Reward, RewardSample, Score, Status
 from roll_core.rewards.sandbox.cases import BadCases, Pairs, Tests, read_cases
@@ -31,8 +31,10 @@ class CodeSandboxReward(Reward):
     deadline_s: ClassVar[float | None] = 60.0
 
     def __init__(self, wall_s: float = 8.0, memory_mib: int = 1024, isolation: Kind | None = None) -> None:
-        if wall_s <= 0 or memory_mib <= 0:
-            raise TypeError(f"wall_s and memory_mib must be positive, got {wall_s} and {memory_mib}")
+        if not all(isinstance(limit, int | float) and limit > 0 for limit in (wall_s, memory_mib)):
+            raise TypeError(f"wall_s and memory_mib must be positive numbers, got {wall_s!r} and {memory_mib!r}")
+        if isolation is not None and isolation not in get_args(Kind):
+            raise TypeError(f"isolation must be one of {', '.join(get_args(Kind))}, got {isolation!r}")
         self.limits = Limits(wall_s=wall_s, cpu_s=int(wall_s) + 1, memory_bytes=memory_mib * MIB)
         self.isolation = isolation
         self._jail: Jail | None = None
