@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from roll_core.errors import DataError
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
@@ -16,6 +14,7 @@ from roll_core.rollout.env_batch import episode_metrics, records, to_batch, vali
 from roll_core.rollout.env_dialogue import Dialogue, fill
 from roll_core.rollout.env_episode import Episode, Plan, Style
 from roll_core.rollout.env_process import Fault, Observed
+from tests.rollout.dialogues import byte_dialogue
 
 PARAMS = SamplingParams(max_new_tokens=50)
 PLAN = Plan(group=0, member=1, tag="Lake", env_group=2, episode=3, seed=4)
@@ -23,14 +22,7 @@ PLAN = Plan(group=0, member=1, tag="Lake", env_group=2, episode=3, seed=4)
 
 @pytest.fixture(scope="module")
 def dialogue() -> Dialogue:
-    """One token per byte, and two special ones."""
-    special = ["<|im_start|>", "<|im_end|>"]
-    vocabulary = {token: index for index, token in enumerate([*special, *pre_tokenizers.ByteLevel.alphabet()])}
-    inner = Tokenizer(models.BPE(vocabulary, []))
-    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    inner.decoder = decoders.ByteLevel()
-    inner.add_special_tokens(special)
-    return Dialogue(PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<|im_end|>"), "chatml")
+    return byte_dialogue()
 
 
 def episode(dialogue: Dialogue, **style: object) -> Episode:
