@@ -49,6 +49,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "roll_core.rewards",
         # Pure functions that configs name; they need nothing of the rollout around them.
         "roll_core.rollout.filters",
+        "roll_core.show",
         "roll_core.trackers",
         "roll_core.training",
         "roll_core.transport",

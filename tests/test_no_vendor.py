@@ -28,7 +28,7 @@ WORDS = {
 }
 # The humps of an identifier: VLLM_ASCEND_X, CudaPlatform, isNPU and npu0 all hold their word.
 HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-READ = {".py", ".md", ".txt", ".yaml", ".yml", ".toml", ".json", ".jinja", ".typed", ""}
+READ = {".py", ".md", ".txt", ".yaml", ".yml", ".toml", ".json", ".jinja", ".css", ".js", ".typed", ""}
 
 
 def vendor_words(text: str) -> list[tuple[int, str]]:

@@ -14,7 +14,7 @@ import typer
 from roll_core._version import __version__
 from roll_core.errors import RollError
 
-COMMANDS = ("run", "check", "migrate", "doctor", "score", "plugins")
+COMMANDS = ("run", "check", "show", "migrate", "doctor", "score", "plugins")
 """Modules of this folder, in the order that `roll --help` shows them."""
 
 

@@ -37,7 +37,7 @@ def sample_lines(samples: Sequence[Sample]) -> list[str]:
 
 
 def _block(label: str, text: str) -> list[str]:
-    shown = [_escaped(line) for line in text.split("\n")] if text else ["(empty)"]
+    shown = [escaped(line) for line in text.split("\n")] if text else ["(empty)"]
     return [f"  {label if index == 0 else '':<8} | {line}" for index, line in enumerate(shown)]
 
 
@@ -53,10 +53,10 @@ def _middle_out(text: str, limit: int) -> str:
 
 
 def _shown(text: str, limit: int) -> str:
-    return _escaped(_middle_out(text, limit).replace("\n", " "))
+    return escaped(_middle_out(text, limit).replace("\n", " "))
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """The text without anything a terminal would obey: colours, cursor moves, direction marks."""
     return "".join(
         character if unicodedata.category(character)[0] != "C" else character.encode("unicode_escape").decode()
