@@ -67,6 +67,7 @@ def _assemble(config: AgenticConfig, started: Started, words: Words) -> AgenticP
         collector=collector,
         shaper=EpisodeShaper(config),
         pad_token_id=words.pad_token_id,
+        tokenizer=words.dialogue.tokenizer,
         reporter_class=EpisodeReporter,
     )
     assert isinstance(parts.reporter, EpisodeReporter)

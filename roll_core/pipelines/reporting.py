@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,17 @@ SHOWN_SAMPLES = 10
 
 
 class Reporter:
-    """Collects a step's metrics and times, and hands them to trackers and display."""
+    """Collects a step's metrics and times, and hands them to trackers and display.
 
-    def __init__(self, config: PPOConfig, trackers: RunTrackers, display: RunDisplay) -> None:
+    Args:
+        text_of: the text of a token id, for the tokens in dumps.
+    """
+
+    def __init__(
+        self, config: PPOConfig, trackers: RunTrackers, display: RunDisplay, text_of: Callable[[int], str]
+    ) -> None:
         self.config, self.trackers, self.display = config, trackers, display
+        self.text_of = functools.cache(text_of)
         self.timers = Timers()
         self.alarm = ConstantRewardAlarm()
         self.first_accuracy: float | None = None
@@ -52,7 +60,7 @@ class Reporter:
         if warning:
             self.display.notice(warning)
         if self.config.rollout_dump_dir:
-            write_lines(Path(self.config.rollout_dump_dir) / f"step-{step:06d}.jsonl", _records(batch))
+            write_lines(Path(self.config.rollout_dump_dir) / f"step-{step:06d}.jsonl", records(batch, self.text_of))
 
     def saved(self, path: Path | None) -> None:
         """Where the newest checkpoint is."""
@@ -92,8 +100,11 @@ def _shown(batch: DataProto, row: int) -> ShownSample:
     )
 
 
-def _records(batch: DataProto) -> Iterator[dict[str, Any]]:
+def records(batch: DataProto, text_of: Callable[[int], str]) -> Iterator[dict[str, Any]]:
+    """The rows of a step as JSON data; `advantages` are null at tokens that are not trained on."""
     for row in range(len(batch)):
+        length = int(batch["response_lengths"][row])
+        advantages, trained = batch["advantages"][row, :length], batch["final_response_mask"][row, :length]
         yield {
             "id": batch["id"][row],
             "tag": batch["tag"][row],
@@ -104,6 +115,11 @@ def _records(batch: DataProto) -> Iterator[dict[str, Any]]:
             "score": float(batch["scores"][row]),
             "status": batch["status"][row],
             "reason": batch["reason"][row],
+            "tokens": [text_of(token) for token in batch["responses"][row, :length].tolist()],
+            "advantages": [
+                float(f"{value:.6g}") if is_trained else None
+                for value, is_trained in zip(advantages.tolist(), trained.tolist())
+            ],
         }
 
 

@@ -164,6 +164,7 @@ def make_parts(
     collector: Any,
     shaper: Any,
     pad_token_id: int,
+    tokenizer: Any,
     validation: Any = None,
     reporter_class: Any = None,
 ) -> Parts:
@@ -186,7 +187,7 @@ def make_parts(
         turns=DeviceTurns(config, started.setting.platform, crew.trainers, crew.actor_infer, waiter),
         shaper=shaper,
         recovery=Recovery(config, started.folder, crew, waiter, collector, shaper, started.interrupts),
-        reporter=(reporter_class or Reporter)(config, started.trackers, started.display),
+        reporter=(reporter_class or Reporter)(config, started.trackers, started.display, tokenizer.decode),
         pad_token_id=pad_token_id,
         delivery=started.delivery,
     )
@@ -209,6 +210,7 @@ def _assemble(config: RLVRConfig, started: Started, inputs: Inputs) -> RlvrPipel
             collector=_collector(config, inputs, scheduler),
             shaper=Shaper(config),
             pad_token_id=inputs.pad_token_id,
+            tokenizer=inputs.tokenizer,
             validation=_validation(config, inputs, scheduler),
         )
     )
