@@ -82,7 +82,6 @@ class EngineRouter:
         try:
             finished = self.waiter.take(call)
         except WorkerDied as error:
-            self.engines.find_lost()
             return Progress(is_over=True, begun=self.lost(call.worker.context.rank, error))
         if finished is None:
             return Progress(is_over=True)

@@ -289,6 +289,44 @@ def test_one_of_two_engines_may_die_and_no_prompt_is_lost(opened: list[AsyncColl
     assert asked[-20:].count(1) > 0, "the engine that was started again is not used"
 
 
+def test_five_hundred_steps_with_filters_aborts_a_dead_engine_and_a_resume_add_up(
+    opened: list[AsyncCollector],
+) -> None:
+    lengths = [12 if number % 10 == 0 else 1 + number % 3 for number in range(5000)]
+
+    def one() -> AsyncCollector:
+        flow = flow_of(lengths, 4, keeps=lambda group: int(group[0].prompt.row.id[1:]) % 5 > 0)
+        opened.append(AsyncCollector(flow, 4, 1.0, extra=2))
+        return opened[-1]
+
+    def through(collector: AsyncCollector, first: int, last: int) -> None:
+        for step, samples, metrics in steps(collector, first, last):
+            trained.extend(sample.prompt.row.id for sample in samples[::2])
+            assert metrics["scheduler/off_policy_max"] <= 1
+            engines: Any = collector.flow.scheduler.engines
+            if step in (100, 400):
+                engines.die(1)
+            if step in (120, 420):
+                engines.find_lost()
+                engines.revive()
+
+    trained: list[str] = []
+    first, second = one(), one()
+    through(first, 1, 250)
+    state = json.loads(json.dumps(first.state_dict()))
+    first.close()
+    second.load_state_dict(state)
+    through(second, 251, 500)
+    with second.flow.changed:
+        check_account(second.flow)
+        account, still_open = second.flow.account, second.flow.open_prompts()
+        assert account.drawn == sum(account.ended.values()) + len(still_open)
+        assert account.ended["trained"] == len(trained) == 2000
+        assert account.ended["filtered"] > 400 and second.flow.resumed > 0
+    assert len(set(trained)) == 2000, "a prompt of the first epoch was trained on twice"
+    assert len(first.flow.scheduler.told) == 1, "the engine's death was not told once"  # type: ignore[attr-defined]
+
+
 def test_the_last_engines_death_ends_the_step(opened: list[AsyncCollector]) -> None:
     flow = flow_of(LONG_TAIL, 4, engines=1)
     opened.append(AsyncCollector(flow, 4, 1.0))
