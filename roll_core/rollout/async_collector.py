@@ -72,6 +72,7 @@ class AsyncCollector:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
         self.flow.load_state_dict(state)
+        self._counted = self._counts()
 
     def close(self) -> None:
         """End the flow."""
@@ -94,10 +95,13 @@ class AsyncCollector:
         done.sort(key=lambda one: (one.first_version > oldest, one.first_version, one.number))
         return done[: self.batch_size]
 
+    def _counts(self) -> dict[str, int]:
+        account = self.flow.account
+        counts = {"drawn": account.drawn, "resumed": self.flow.resumed}
+        return counts | {str(ending): count for ending, count in account.ended.items()}
+
     def _metrics(self, ages: Sequence[int]) -> dict[str, float]:
-        account, flow = self.flow.account, self.flow
-        counts: dict[str, int] = {"drawn": account.drawn, "resumed": flow.resumed}
-        counts |= {str(ending): count for ending, count in account.ended.items()}
+        flow, counts = self.flow, self._counts()
         since = {name: count - self._counted.get(name, 0) for name, count in counts.items()}
         self._counted = counts
         return {

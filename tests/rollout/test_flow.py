@@ -252,7 +252,11 @@ def test_a_resumed_run_draws_what_an_uninterrupted_one_would_and_loses_nothing(o
     second = AsyncCollector(flow_of(lengths, 3), 3, 1.0)
     opened.append(second)
     second.load_state_dict(state)
-    trained += [sample.prompt.row.id for _, batch, _ in steps(second, 6, 9) for sample in batch[::2]]
+    drawn = state["account"]["drawn"]
+    for _step, batch, metrics in steps(second, 6, 9):
+        trained += [sample.prompt.row.id for sample in batch[::2]]
+        drawn += metrics["scheduler/collect_query_count"]
+        assert drawn <= second.flow.account.drawn, "a step tells prompts that were drawn before the checkpoint"
     held = [each["id"] for each in state["open"]]
     assert len(trained) == 27 and set(held) <= set(trained)
     assert len(set(trained)) == len(trained), "a prompt of the first epoch was trained on twice"
