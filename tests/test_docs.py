@@ -15,7 +15,7 @@ from roll_core.backend import HOOK_OF_KIND, NOUN_OF_KIND
 from roll_core.config.keys import first_unknown
 from roll_core.config.pipeline import Estimator
 from roll_core.config.rlvr import RLVRConfig
-from roll_core.config.rules.algorithm import AGENTIC_ESTIMATORS
+from roll_core.config.rules.agentic import MANAGERS
 from roll_core.display.summary import RunSummary, summary_lines
 from roll_core.envs.base import BUILTIN_ENVIRONMENTS
 from roll_core.plugins import load_plugins
@@ -140,7 +140,8 @@ def test_the_table_of_what_there_is_has_all_of_it_and_no_more(monkeypatch: pytes
     there = {NOUN_OF_KIND[kind]: {backend.name for _, backend in registry.offers(kind)} for kind in HOOK_OF_KIND}
     there |= {"reward": set(BUILTIN_REWARDS), "query filter": set(BUILTIN_FILTERS), "tracker": set(BUILTIN_TRACKERS)}
     there["environment"] = set(BUILTIN_ENVIRONMENTS)
-    there["advantage estimator"] = set(get_args(Estimator)) - set(AGENTIC_ESTIMATORS)
+    there["advantage estimator"] = set(get_args(Estimator))
+    there["env manager"] = set(MANAGERS)
     told: dict[str, set[str]] = {}
     for kind, names, *_ in FIRST.table("## What there is"):
         told.setdefault(kind, set()).update(names_in(names))
