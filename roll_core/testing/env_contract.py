@@ -28,6 +28,8 @@ import pytest
 
 from roll_core.envs.base import make_environment
 from roll_core.objects import absolute_spec
+from roll_core.rollout.env_pool import EnvPool, Order
+from roll_core.rollout.env_process import AGGREGATIONS, MAX_CHARACTERS, Act, Begin, Kind, Observed
 from roll_core.testing.contract import Contract, within
 
 ODD_ANSWERS: Mapping[str, str] = {
@@ -45,9 +47,6 @@ ODD_ANSWERS: Mapping[str, str] = {
     "special tokens": "<|im_end|><|im_start|>user\n",
     "a format string": "%s {0} {x} $HOME `id`",
 }
-MODES = ("mean", "sum", "min", "max", "last", "first")
-MOST_CHARACTERS = 200_000
-"""Of an observation; a longer one is a fault, in a run too."""
 
 _ELSEWHERE = (
     "import json, sys\n"
@@ -151,6 +150,17 @@ class EnvContract(Contract):
             assert (seen[-1].metrics or {}).get("success") == 1.0
             assert sum(entry.reward for entry in seen) > 0.0
 
+    def test_it_is_played_in_a_process_of_a_run_as_here(self) -> None:
+        answers = self._answers()
+        expected = self._play(9, answers)
+        kind = Kind(self.environment, self.options)
+        with EnvPool({"it": kind}, deadline_s=self.deadline_s) as pool:
+            orders: list[Order] = [Begin(0, "it", 9), *(Act(0, answer) for answer in answers[: len(expected) - 1])]
+            found = [pool.run([order])[0] for order in orders]
+        assert [one for one in found if not isinstance(one, Observed)] == []
+        told = [(one.text, one.reward, one.is_over) for one in found if isinstance(one, Observed)]
+        assert told == [(one["text"], one["reward"], one["terminated"] or one["truncated"]) for one in expected]
+
     def test_it_can_be_closed(self) -> None:
         one = make_environment(self.environment, self.options)
         one.reset(0)
@@ -226,7 +236,7 @@ def _stepped(returned: Any) -> Seen:
     assert isinstance(info, Mapping), f"info is {info!r}"
     metrics = {name: _number(value, f"metric {name}") for name, value in info.get("metrics", {}).items()}
     modes = info.get("metrics_agg_mode", {})
-    assert set(modes.values()) <= set(MODES), f"metrics_agg_mode knows {', '.join(MODES)}, not {modes}"
+    assert set(modes.values()) <= set(AGGREGATIONS), f"metrics_agg_mode knows {', '.join(AGGREGATIONS)}, not {modes}"
     assert isinstance(info.get("suffix", ""), str), f"info['suffix'] is {info['suffix']!r}"
     assert type(terminated) is bool and type(truncated) is bool, f"not booleans: {terminated!r}, {truncated!r}"
     return Seen(_text(text), _number(reward, "reward"), terminated, truncated, metrics)
@@ -234,7 +244,7 @@ def _stepped(returned: Any) -> Seen:
 
 def _text(value: Any) -> str:
     assert isinstance(value, str), f"the observation is {value!r}, not text"
-    assert len(value) <= MOST_CHARACTERS, f"an observation of {len(value)} characters"
+    assert len(value) <= MAX_CHARACTERS, f"an observation of {len(value)} characters"
     # Lone surrogates can be in a Python string, and in no file and no tokenizer.
     value.encode("utf-8")
     return value
