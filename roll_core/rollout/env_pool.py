@@ -196,7 +196,7 @@ class EnvPool:
         # The child must find what this process finds, also where sys.path was changed after start-up.
         paths = [path or str(Path.cwd()) for path in sys.path]
         process = subprocess.Popen(
-            [sys.executable, "-u", "-c", _ENTRY, str(theirs.fileno())],
+            [sys.executable, "-u", "-P", "-c", _ENTRY, str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
             # What an environment prints must not mix with what this process writes for other programs to read.
             stdout=2,
