@@ -122,10 +122,10 @@ class RewardPool:
             child.connection.close()
         self._nursery.stop()
 
-    def _borrow(self, wanted: int) -> list[Child]:
-        """Between one child and `wanted` of them; waits while all are in use."""
+    def _borrow(self, wanted: int, *, waits: bool = True) -> list[Child]:
+        """Between one child and `wanted` of them; while all are in use it waits, or borrows none."""
         with self._changed:
-            while self._num_lent >= self.num_workers and not self._closed:
+            while waits and self._num_lent >= self.num_workers and not self._closed:
                 self._changed.wait()
             if self._closed:
                 raise RollError(f"the pool of reward '{self.spec}' is closed")
@@ -191,6 +191,7 @@ class _Round:
             self._deal(children)
             while self._work:
                 self._step()
+                self._widen()
         finally:
             # Reached with work left only when interrupted: a child in mid-sample is of no use to the next caller.
             for child in self._work:
@@ -212,6 +213,16 @@ class _Round:
         now = time.monotonic()
         for child in [child for child, work in self._work.items() if child not in ready and work.deadline <= now]:
             self._replace(child, Status.TIMEOUT, self._too_slow)
+
+    def _widen(self) -> None:
+        """Take on children that other calls have given back: one that came while all were lent began with few."""
+        if not self._waiting:
+            return
+        more = self._pool._borrow(len(self._waiting), waits=False)
+        self._places += len(more)
+        for child in more:
+            self._add(child)
+        self._deal(more)
 
     def _collect(self, child: Child) -> None:
         work = self._work[child]

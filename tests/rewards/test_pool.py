@@ -138,6 +138,49 @@ def test_scores_come_in_the_order_of_the_samples_from_any_number_of_threads() ->
         assert [score.status for score in scores] == wanted
 
 
+def test_a_call_that_began_with_few_children_takes_on_those_that_become_free(tmp_path: Path) -> None:
+    reward = tmp_path / "gated.py"
+    reward.write_text(
+        "import os, pathlib, time\n"
+        "from roll_core.rewards import Reward, Score\n"
+        "class Gated(Reward):\n"
+        "    def score(self, sample):\n"
+        "        folder = pathlib.Path(sample.prompt)\n"
+        "        (folder / f'begun {sample.response}').touch()\n"
+        "        while not (folder / sample.response).exists():\n"
+        "            time.sleep(0.01)\n"
+        "        return Score(1.0, reason=str(os.getpid()))\n"
+    )
+
+    def wait_for(name: str) -> None:
+        end = time.monotonic() + 20
+        while not (tmp_path / name).exists() and time.monotonic() < end:
+            time.sleep(0.01)
+        assert (tmp_path / name).exists(), name
+
+    with RewardPool(f"{reward}:Gated", 2, 60.0) as pool:
+        found: list[Score] = []
+        first = threading.Thread(target=pool.score_many, args=(samples("one", "two", prompt=str(tmp_path)),))
+        names = ["three"] + ["four"] * 39
+        second = threading.Thread(target=lambda: found.extend(pool.score_many(samples(*names, prompt=str(tmp_path)))))
+        first.start()
+        wait_for("begun one")
+        wait_for("begun two")
+        second.start()
+        (tmp_path / "one").touch()
+        wait_for("begun three")
+        (tmp_path / "two").touch()
+        first.join(20)
+        assert not first.is_alive()
+        (tmp_path / "three").touch()
+        # The child that scored three takes its next, and whoever joined it takes another: then all may end.
+        wait_for("begun four")
+        (tmp_path / "four").touch()
+        second.join(60)
+    assert len(found) == 40 and all(one.status is Status.OK for one in found)
+    assert len({score.reason for score in found}) == 2
+
+
 def test_a_child_killed_between_calls_is_replaced(tmp_path: Path) -> None:
     note = tmp_path / "pid"
     with RewardPool(f"{ODD}:says_pid", 1, 5.0) as pool:
