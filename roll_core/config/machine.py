@@ -116,7 +116,9 @@ def _rows(
         wrong = graders[row.domain].row_problem(sample)
         if wrong is not None:
             where = f"{row.file}:{row.line}"
-            found.append(Problem(f"{where}: ground_truth" if row.ground_truth else where, wrong))
+            # Rows with tests may hold a reference too, which nobody grades by.
+            is_of_reference = bool(row.ground_truth) and "test_cases" not in row.fields
+            found.append(Problem(f"{where}: ground_truth" if is_of_reference else where, wrong))
     for problem in found[:_SHOWN]:
         where = f"{path}.file_name: {problem.path}" if problem.path else f"{path}.file_name"
         yield Problem(where, problem.rule, problem.value, problem.hint)

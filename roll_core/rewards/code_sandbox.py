@@ -9,7 +9,7 @@ from roll_core.rewards.base import Reward, RewardSample, Score, Status
 from roll_core.rewards.sandbox.cases import BadCases, Pairs, Tests, read_cases
 from roll_core.rewards.sandbox.extract import Block, find_program
 from roll_core.rewards.sandbox.jail import Ended, Jail, JailBroken, Kind
-from roll_core.rewards.sandbox.judge import Outcome, run_tests
+from roll_core.rewards.sandbox.judge import NO_TEST, Outcome, run_tests, tests_problem
 from roll_core.rewards.sandbox.languages import PYTHON, language_of
 from roll_core.rewards.sandbox.limits import MIB, Limits
 from roll_core.rewards.sandbox.output import same_output
@@ -69,6 +69,14 @@ class CodeSandboxReward(Reward):
                 )
         return problems
 
+    def row_problem(self, sample: RewardSample) -> str | None:
+        """What is wrong with a row's tests, found without running them."""
+        try:
+            cases = read_cases(sample.fields)
+        except BadCases as error:
+            return str(error)
+        return tests_problem(cases.codes) if isinstance(cases, Tests) and cases.kind != "text" else None
+
     def score(self, sample: RewardSample) -> Score:
         """Run the program against its tests."""
         try:
@@ -118,7 +126,7 @@ def _verdict(outcome: Outcome) -> Score:
     if outcome.failure:
         return Score(0.0, reason=outcome.failure)
     if outcome.total == 0:
-        return Score(0.0, Status.COULD_NOT_GRADE, "the tests hold no test")
+        return Score(0.0, Status.COULD_NOT_GRADE, NO_TEST)
     return Score(1.0)
 
 

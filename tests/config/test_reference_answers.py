@@ -36,3 +36,14 @@ def test_answers_that_cannot_are_named_by_line(tmp_path: Path, small: Callable[.
 def test_a_reward_of_ones_own_may_have_other_references(tmp_path: Path, small: Callable[..., RLVRConfig]) -> None:
     own = {"rewards.math_rule.worker_cls": "json.dumps"}
     assert problems(tmp_path, small, ["see solution"], **own) == []
+
+
+def test_tests_that_cannot_be_used_are_named_by_line(tmp_path: Path, small: Callable[..., RLVRConfig]) -> None:
+    row = {"id": "1", "prompt": "p", "tag": "KodCode", "case_type": "pytest", "ground_truth": "def add(a, b): ..."}
+    rows = [row | {"id": str(i), "test_cases": cases} for i, cases in enumerate(["[]", '[{"assert_code": "x = 1"}]'])]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = small({"actor_train.data_args.dataset_dir": str(tmp_path), "rewards": {"code_sandbox": {}}})
+    found = [str(problem) for problem in files_problems(config) if "train.jsonl" in problem.path]
+    assert len(found) == 2
+    assert "train.jsonl:1: test_cases holds no case" in found[0]
+    assert "train.jsonl:2: the tests hold no test" in found[1]

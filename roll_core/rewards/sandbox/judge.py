@@ -21,6 +21,9 @@ from roll_core.rewards.sandbox import minipytest, wire
 from roll_core.rewards.sandbox.remote import Program
 from roll_core.rewards.sandbox.wire import Lost
 
+_NO_PYTHON = "the tests are no Python"
+NO_TEST = "the tests hold no test"
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -36,6 +39,15 @@ class BrokenTests(Exception):
     """The tests cannot be run against any program."""
 
 
+def tests_problem(codes: Sequence[str]) -> str | None:
+    """What is wrong with test codes, as far as can be told without running them."""
+    try:
+        nodes = [node for code in codes for node in ast.parse(code, "tests.py").body]
+    except (SyntaxError, ValueError) as error:
+        return f"{_NO_PYTHON}: {error}"
+    return None if any(_is_test(node) or _does_something(node) for node in nodes) else NO_TEST
+
+
 def run_tests(program: Program | None, codes: Sequence[str], extra: dict[str, Any] | None = None) -> Outcome:
     """Run test codes: their `test_*` functions and classes where there are some, else each code as one test.
 
@@ -48,7 +60,7 @@ def run_tests(program: Program | None, codes: Sequence[str], extra: dict[str, An
             tree = ast.parse(code, "tests.py")
             compiled = compile(code, "tests.py", "exec")
         except (SyntaxError, ValueError) as error:
-            return Outcome(broken=f"the tests are no Python: {error}")
+            return Outcome(broken=f"{_NO_PYTHON}: {error}")
         tests += list(_tests_of(compiled, program, extra or {}, any(map(_does_something, tree.body))))
         # What a test defines must not outlive it: the next code is another file.
     for test in tests:
@@ -65,6 +77,12 @@ def run_tests(program: Program | None, codes: Sequence[str], extra: dict[str, An
             return Outcome(passed, len(tests), _told(error))
         passed += 1
     return Outcome(passed, len(tests))
+
+
+def _is_test(node: ast.stmt) -> bool:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return node.name.startswith("test")
+    return isinstance(node, ast.ClassDef) and any(map(_is_test, node.body))
 
 
 def _does_something(node: ast.AST) -> bool:

@@ -200,6 +200,27 @@ def test_functions_and_solution_classes_are_called_with_json(run: Run) -> None:
 def test_a_row_that_cannot_be_used_is_no_zero(run: Run, cases: Any, kind: str, reason: str) -> None:
     score = run(ADDS, cases, kind)
     assert score.status is Status.COULD_NOT_GRADE and reason in score.reason
+    if "fixture" not in reason:
+        problem = CodeSandboxReward().row_problem(
+            RewardSample("1", "", "", fields={"case_type": kind, "test_cases": cases})
+        )
+        assert problem is not None and reason in problem
+
+
+@pytest.mark.parametrize(
+    ("cases", "kind"),
+    [
+        (ADD, "pytest"),
+        (json.dumps(ADD), "pytest"),
+        ([{"assert_code": "assert add(1, 1) == 2"}], "assert"),
+        ([{"assert_code": "class TestAdd:\n    def test_it(self):\n        assert add(1, 1) == 2\n"}], "pytest"),
+        ([{"assert_code": "assert {response}.startswith('Dear')"}], "text"),
+        ([{"stdin": "1 2", "expected_stdout": "3"}], "io"),
+    ],
+)
+def test_a_usable_row_has_no_problem(cases: Any, kind: str) -> None:
+    fields = {"case_type": kind, "test_cases": cases}
+    assert CodeSandboxReward().row_problem(RewardSample("1", "", "", fields=fields)) is None
 
 
 def test_a_jail_that_breaks_is_no_zero() -> None:
