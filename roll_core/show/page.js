@@ -16,7 +16,8 @@
   const sign = (value) => (value > 0 ? "positive" : value < 0 ? "negative" : "");
   const distinct = (key) => [...new Set(rollouts.map((rollout) => String(rollout[key])))];
 
-  // Each filter: its name, also in the address behind #, its label, and its choices, or null for a field.
+  // Each filter: its name, also in the address behind #, its label, its choices, or null for a field, and what stands
+  // for none of them.
   const FILTERS = [
     ["kind", "from", distinct("kind")],
     ["step", "step", distinct("step")],
@@ -25,7 +26,8 @@
     ["min", "score from", null],
     ["max", "score to", null],
     ["text", "text", null],
-    ["sort", "order", ["lowest score", "highest score"]],
+    ["sort", "order", ["lowest score", "highest score"], "newest step"],
+    ["parts", "folded parts", ["open"], "closed"],
   ];
   const fields = {};
 
@@ -71,6 +73,7 @@
     details.append(element("summary", "", label));
     // Filled when it is opened: a page may hold millions of tokens.
     details.addEventListener("toggle", () => { if (details.open && details.children.length === 1) details.append(body()); });
+    details.open = fields.parts.value === "open";
     return details;
   };
 
@@ -112,11 +115,11 @@
     document.getElementById("more").hidden = found.length <= shown;
   };
 
-  const field = ([name, label, choices]) => {
+  const field = ([name, label, choices, none = "all"]) => {
     const made = element("label", "", label);
     const input = element(choices ? "select" : "input");
     input.name = name;
-    if (choices) for (const choice of ["", ...choices]) input.append(new Option(choice || "all", choice));
+    if (choices) for (const choice of ["", ...choices]) input.append(new Option(choice || none, choice));
     else if (name !== "text") Object.assign(input, { type: "number", step: "any" });
     input.addEventListener("input", () => {
       shown = AT_ONCE;

@@ -105,6 +105,17 @@ def test_a_browser_shows_turns_rewards_and_tokens_and_runs_no_script_of_a_rollou
 
 
 @needs_browser
+def test_a_browser_colours_tokens_by_their_advantages(text: str, tmp_path: Path) -> None:
+    tokens = [given for _, given in opened(text, tmp_path, "parts=open").elements if given.get("class") == "token"]
+    assert [(given.get("title"), given.get("style")) for given in tokens] == [
+        ("advantage +0.5", "background-color: rgba(0, 160, 70, 0.3);"),
+        ("advantage -1", "background-color: rgba(220, 40, 50, 0.6);"),
+        (None, None),
+        ("advantage -0.25", "background-color: rgba(220, 40, 50, 0.6);"),
+    ]
+
+
+@needs_browser
 @pytest.mark.parametrize(
     ("filters", "said"),
     [
