@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from roll_core.cluster.calls import Waiter
 from roll_core.cluster.group import WorkerGroup
-from roll_core.errors import WeightSyncError
+from roll_core.errors import WeightSyncError, WorkerDied
 from roll_core.weights import WeightManifest
 from roll_core.weights.packing import largest_bucket
 from roll_core.weights.shared_memory import BUCKET_BYTES
@@ -49,6 +49,15 @@ class WeightUpdate:
             self._share(largest_bucket(manifest))
         self._manifest = manifest
 
+    def _find_lost(self) -> set[int]:
+        """Ask every engine for a sign of life: an update that waits for a dead one cannot be taken back."""
+        for call in self.engines.submit("facts"):
+            try:
+                self.waiter.wait([call])
+            except WorkerDied:
+                self.engines.lost.add(call.worker.context.rank)
+        return self.engines.find_lost()
+
     def _replace_lost(self) -> None:
         """Start dead engines again and form a new group with them: the old one ended with its first member."""
         for rank in self.engines.revive():
@@ -76,7 +85,7 @@ class WeightUpdate:
         """
         if version == self.version:
             return False
-        if len(self.engines) > 1 and self.engines.find_lost():
+        if len(self.engines) > 1 and self._find_lost():
             self._replace_lost()
         if self._manifest is None:
             self.connect()

@@ -1,6 +1,6 @@
-"""Run a config and kill an engine, as kill -9 would, when it has just been given its share of a step's prompts.
+"""Run a config and kill an engine, as kill -9 would, when engines have just been given certain prompts.
 
-python kill_engine.py CONFIG [key=value ...]   with KILL_ENGINE="1 2": rank and step
+python kill_engine.py CONFIG [key=value ...]   with KILL_ENGINE="1 train/2/": rank and how the requests' ids begin
 """
 
 import os
@@ -19,13 +19,13 @@ from roll_core.rollout.routing import EngineRouter
 
 
 def main() -> None:
-    rank, step = (int(word) for word in os.environ["KILL_ENGINE"].split())
+    rank, prefix = os.environ["KILL_ENGINE"].split()
     submit = EngineRouter.submit
 
     def submit_and_kill(self: EngineRouter, groups: Sequence[Sequence[GenerationRequest]]) -> list[Call]:
         calls = submit(self, groups)
-        if groups and groups[0][0].request_id.startswith(f"train/{step}/"):
-            os.kill(process_id(self.engines.specs[rank].log_file), signal.SIGKILL)
+        if any(group[0].request_id.startswith(prefix) for group in groups):
+            os.kill(process_id(self.engines.specs[int(rank)].log_file), signal.SIGKILL)
         return calls
 
     EngineRouter.submit = submit_and_kill  # type: ignore[method-assign]

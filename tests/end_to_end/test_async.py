@@ -1,7 +1,6 @@
 """Rollouts that go on while others train, in runs as a user starts them: bounded in age, and no prompt lost."""
 
 import json
-import os
 import signal
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from tests.end_to_end.runs import Run
 
 MakeRun = Callable[..., Run]
 KILL_AT = Path(__file__).parent / "kill_at.py"
+KILL_ENGINE = Path(__file__).parent / "kill_engine.py"
 ASYNC = (
     "async_generation_ratio=1",
     "actor_infer.device_mapping=[1]",
@@ -96,12 +96,10 @@ def test_a_long_run_is_never_staler_than_its_bound_and_accounts_for_every_prompt
 
 
 @pytest.mark.slow
-def test_two_engines_and_a_dead_one_lose_no_prompt(make_run: MakeRun) -> None:
+def test_two_engines_and_a_dead_one_lose_no_prompt(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run("async_death", *ASYNC, "actor_infer.device_mapping=[1,2]", "max_steps=30", "save_steps=30")
-    process = run.start("eval_steps=0")
-    run.wait_for_step(4)
-    os.kill(run.worker_pid("actor_infer-1"), signal.SIGKILL)
-    output, _ = process.communicate(timeout=200)
-    assert process.returncode == 0, output
+    monkeypatch.setenv("KILL_ENGINE", "1 async/30/")
+    code, output = run.finish("eval_steps=0", script=KILL_ENGINE)
+    assert code == 0, output
     assert "actor_infer rank 1 died" in output
     check(run, 30)

@@ -44,7 +44,7 @@ def test_one_of_two_engines_may_die(make_run: MakeRun, monkeypatch: pytest.Monke
     """In mid-generation: the other one makes its answers, the same ones, and a new one takes its place."""
     layout = ("actor_infer.device_mapping=[0,1]", "eval_steps=0", "save_steps=0")
     straight, broken = make_run("whole", *layout), make_run("broken", *layout)
-    monkeypatch.setenv("KILL_ENGINE", "1 2")
+    monkeypatch.setenv("KILL_ENGINE", "1 train/2/")
     process = broken.start(script=Path(__file__).parent / "kill_engine.py")
     broken.wait_for_step(4)
     output, _ = process.communicate(timeout=60)

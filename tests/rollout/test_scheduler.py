@@ -173,7 +173,7 @@ def test_engines_that_died_are_started_again_and_a_new_group_is_formed() -> None
     engines.asked.clear()
     assert update.send(1)
     methods = [(rank, method) for rank, method, _first in engines.asked]
-    assert methods[0] == (1, "start") and engines.restarts == 1 and not engines.lost
+    assert (1, "start") in methods and engines.restarts == 1 and not engines.lost
     assert {(0, "join_weight_group"), (1, "join_weight_group"), (1, "update_weights")} <= set(methods)
 
 
