@@ -33,11 +33,13 @@ def roll_train_strategies() -> list[Backend]:
 
 @hookimpl
 def roll_infer_strategies() -> list[Backend]:
-    """Generation with transformers' own models, and with vLLM where it is installed."""
+    """Generation with transformers' own models, and with vLLM or SGLang where they are installed."""
     vllm = "roll_core.inference.vllm.strategy:VllmStrategy"
+    sglang = "roll_core.inference.sglang.strategy:SglangStrategy"
     return [
         Backend("hf_infer", "roll_core.inference.hf:HfInferStrategy", "continuous batching on transformers models"),
         Backend("vllm", vllm, "vLLM's asynchronous engine", probe=partial(_probe_package, "vllm"), extra="vllm"),
+        Backend("sglang", sglang, "SGLang's engine", probe=partial(_probe_package, "sglang"), extra="sglang"),
     ]
 
 

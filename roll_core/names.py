@@ -60,7 +60,6 @@ PLATFORM_FOLDERS: Mapping[str, tuple[str, ...]] = {
 }
 """Parts of paths, in lower case, that show the software of a platform."""
 
-NOT_BUILT = "belongs to roll_core and is not part of this version"
 NO_PACKAGE = "is left to plugins, and no package that brings it is known"
 
 WELL_KNOWN: dict[Kind, tuple[WellKnown, ...]] = {
@@ -74,7 +73,7 @@ WELL_KNOWN: dict[Kind, tuple[WellKnown, ...]] = {
         WellKnown("megatron_infer", remark=NO_PACKAGE),
         WellKnown("deepspeed_train", remark=NO_PACKAGE, spellings=("deepspeed",)),
     ),
-    "infer": (WellKnown("sglang", remark=NOT_BUILT),),
+    "infer": (),
     "transport": (WellKnown("TransferQueue", "roll-transferqueue", spellings=("transfer_queue", "tq")),),
     "patch": (),
 }

@@ -75,15 +75,6 @@ def test_a_strange_name_lists_what_there_is() -> None:
     assert refused(Registry((CORE,)), "patch", "pigeon") == "no model patch named 'pigeon'\n  installed: none"
 
 
-@pytest.mark.parametrize("name", ["sglang"])
-def test_engines_that_are_not_built_yet_are_not_listed_and_say_so(name: str) -> None:
-    assert refused(Registry((CORE,)), "infer", name) == (
-        f"no inference strategy named '{name}'\n"
-        "  installed: hf_infer (roll_core), vllm (roll_core)\n"
-        f"  {name}: belongs to roll_core and is not part of this version"
-    )
-
-
 def test_a_name_left_to_plugins_says_so() -> None:
     assert "megatron_train: is left to plugins" in refused(Registry((CORE,)), "train", "megatron_train")
 

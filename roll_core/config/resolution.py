@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from roll_core import names
 from roll_core.backend import NOUN_OF_KIND, Kind
@@ -129,9 +129,7 @@ def _strategy_problem(
             None,
             f"one of: {', '.join(fitting)}",
         )
-    problem = _from_error(f"{path}.strategy_args.strategy_name", error)
-    entry = names.well_known(kind, asked)
-    return replace(problem, is_not_built=entry is not None and entry.remark == names.NOT_BUILT)
+    return _from_error(f"{path}.strategy_args.strategy_name", error)
 
 
 def _from_error(path: str, error: PluginError) -> Problem:

@@ -118,7 +118,7 @@ def test_a_strategy_of_the_wrong_kind_says_which_would_do(small: Small, core: Re
 
 def test_an_engine_must_be_named(small: Small, core: Registry) -> None:
     assert said(small({"actor_infer.strategy_args": None}), core) == [
-        "actor_infer.strategy_args.strategy_name: must be given\n    try:   one of: hf_infer, vllm"
+        "actor_infer.strategy_args.strategy_name: must be given\n    try:   one of: hf_infer, vllm, sglang"
     ]
 
 

@@ -1,0 +1,1 @@
+"""`sglang`: generation by SGLang's engine, in a process of its own."""
