@@ -83,6 +83,13 @@ class EnvManagerConfig(WorkerConfig):
     max_env_num_per_worker: NotNegative = 0
     """0 puts all environments into one worker."""
     group_filter_cls: str | None = None
+    """A class made with (config, manager, mode), whose filter(group, episode, episodes) says whether all are dropped."""
+
+    @property
+    def own_group_filter(self) -> str | None:
+        """The filter, but for the one of published configs that keeps every group."""
+        given = self.group_filter_cls
+        return None if given is None or given.startswith("roll.pipeline.agentic.") else given
 
 
 _VARIABLES = (

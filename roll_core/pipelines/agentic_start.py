@@ -145,7 +145,7 @@ def num_processes(config: AgenticConfig, manager: EnvManagerConfig) -> int:
 
 
 def _filter(config: AgenticConfig, manager: EnvManagerConfig, mode: str) -> GroupFilter | None:
-    if manager.group_filter_cls is None:
+    if manager.own_group_filter is None:
         return None
-    made: Any = resolve_object(manager.group_filter_cls, {}, "group filter")(config, manager, mode)
+    made: Any = resolve_object(manager.own_group_filter, {}, "group filter")(config, manager, mode)
     return lambda start, episodes: bool(made.filter(start.env_group, start.episode, episodes))

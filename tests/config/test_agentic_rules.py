@@ -61,6 +61,11 @@ def test_a_good_config_has_no_problems() -> None:
             "reward_normalization.grouping",
             "episodes cannot be grouped by this",
         ),
+        (
+            {"train_env_manager": {"group_filter_cls": "./no_such_file.py:Filter"}},
+            "train_env_manager.group_filter_cls",
+            "no file 'no_such_file.py' for group filter",
+        ),
         ({"val_env_manager": {"tags": ["Lake"], "group_size": 3}}, "val_batch_size", "must be a multiple of"),
     ],
 )

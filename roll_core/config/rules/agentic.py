@@ -78,6 +78,12 @@ def _manager(config: AgenticConfig, name: str, manager: EnvManagerConfig, batch_
             f"{manager.num_env_groups}"
         )
         yield Problem(f"{name}.num_groups_partition", rule, str(parts), "leave it out for equal parts")
+    if manager.own_group_filter is not None:
+        wrong = spec_problem(manager.own_group_filter, {}, "group filter")
+        if wrong is not None:
+            rule, _, rest = wrong.partition("\n")
+            hint = "; ".join(line.strip() for line in rest.splitlines())
+            yield Problem(f"{name}.group_filter_cls", rule, None, hint)
     sampling = manager.generating_args
     if sampling is not None and sampling.num_return_sequences not in (None, 1):
         rule = "must be 1: an episode has one answer per turn"
