@@ -78,7 +78,7 @@
   };
 
   const tokens = (rollout) => {
-    const largest = Math.max(...rollout.tokens.map(([, advantage]) => Math.abs(advantage ?? 0))) || 1;
+    const largest = rollout.tokens.reduce((most, [, advantage]) => Math.max(most, Math.abs(advantage ?? 0)), 0) || 1;
     const block = element("pre", "tokens");
     for (const [text, advantage] of rollout.tokens) {
       const span = element("span", "token", text);
@@ -98,8 +98,10 @@
     if (rollout.prompt) made.append(folded("prompt", () => element("pre", "", rollout.prompt)));
     made.append(...rollout.turns.map(turn));
     if (rollout.tokens.length) {
-      const known = rollout.tokens.filter(([, advantage]) => advantage !== null).length;
-      made.append(folded(`tokens: ${rollout.tokens.length}, ${known} with an advantage`, () => tokens(rollout)));
+      const known = rollout.tokens.map(([, advantage]) => advantage).filter((advantage) => advantage !== null);
+      const ends = [Math.min, Math.max].map((one) => signed(known.reduce((a, b) => one(a, b), known[0] ?? 0)));
+      const told = known.length ? `${known.length} with advantages from ${ends[0]} to ${ends[1]}` : "without advantages";
+      made.append(folded(`tokens: ${rollout.tokens.length}, ${told}`, () => tokens(rollout)));
     }
     const metrics = Object.entries(rollout.metrics).map(([name, value]) => name + " " + number(value));
     if (metrics.length) made.append(folded("metrics", () => element("pre", "", metrics.join("\n"))));

@@ -99,7 +99,7 @@ def test_a_browser_shows_turns_rewards_and_tokens_and_runs_no_script_of_a_rollou
     shown = [data for _, data in document.texts]
     assert "5 of 5 rollouts, mean score 0.6" in shown
     assert [data for data in shown if data.startswith("reward ")].count("reward +1") == 3
-    assert "tokens: 3, 2 with an advantage" in shown
+    assert "tokens: 3, 2 with advantages from -1 to +0.5" in shown
     # Line separators and escapes of terminals included; a serialised document has some of them as references.
     assert any(HOSTILE.replace("\x07", "") in data.replace("\x07", "") for data in shown)
 
