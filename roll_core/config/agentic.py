@@ -83,7 +83,7 @@ class EnvManagerConfig(WorkerConfig):
     max_env_num_per_worker: NotNegative = 0
     """0 puts all environments into one worker."""
     group_filter_cls: str | None = None
-    """A class made with (config, manager, mode), whose filter(group, episode, episodes) says whether all are dropped."""
+    """Made with (config, manager, mode); its filter(group, episode, episodes) says whether a group is dropped."""
 
     @property
     def own_group_filter(self) -> str | None:
