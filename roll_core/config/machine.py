@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from roll_core.checkpoint.folder import CheckpointFolder
 from roll_core.config.pipeline import BaseConfig
 from roll_core.config.resolution import started_roles
 from roll_core.config.reward_options import is_builtin, reward_name, reward_options
@@ -179,6 +180,6 @@ def _checkpoint(config: BaseConfig) -> Iterator[Problem]:
         return
     if not Path(asked).expanduser().is_dir():
         folder = Path(asked).expanduser().parent
-        there = sorted(path.name for path in folder.glob("checkpoint-*")) if folder.is_dir() else []
-        hint = f"in {folder} there are: {', '.join(there)}" if there else "true takes the newest one, false starts anew"
+        whole = ", ".join(f"checkpoint-{step}" for step in CheckpointFolder(folder).steps())
+        hint = f"in {folder} there are: {whole}" if whole else "true takes the newest one, false starts anew"
         yield Problem("resume_from_checkpoint", "there is no such folder", asked, hint)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from roll_core.backend import Availability, Backend
+from roll_core.checkpoint.manifest import write_manifest
 from roll_core.config.compose import load_config
 from roll_core.config.runnable import check_run, require_runnable
 from roll_core.config.schema import RLVRConfig
@@ -185,7 +186,7 @@ def test_a_transport_that_nobody_brings_names_its_package(small: Small, core: Re
         (
             {"resume_from_checkpoint": "out/checkpoint-150"},
             "resume_from_checkpoint: there is no such folder\n    given: 'out/checkpoint-150'\n"
-            "    try:   in out there are: checkpoint-100, checkpoint-200",
+            "    try:   in out there are: checkpoint-90, checkpoint-100",
         ),
         (
             {"actor_train.worker_cls": "mine.workers.Trainer"},
@@ -217,8 +218,12 @@ def test_a_transport_that_nobody_brings_names_its_package(small: Small, core: Re
 def test_what_is_missing_here_is_told_before_a_run(
     small: Small, core: Registry, machine: Path, changes: dict[str, Any], message: str
 ) -> None:
-    for step in (100, 200):
-        (machine / "out" / f"checkpoint-{step}").mkdir(parents=True)
+    for step in (100, 90):
+        checkpoint = machine / "out" / f"checkpoint-{step}"
+        checkpoint.mkdir(parents=True)
+        write_manifest(checkpoint, step, {})
+    for other in ("checkpoint-200", "checkpoint-abc"):
+        (machine / "out" / other).mkdir()
     changes = {"pretrain": "model"} | changes
     if changes["pretrain"] == ".":
         (machine / "out").rename(machine.parent / f"{machine.name}-out")
