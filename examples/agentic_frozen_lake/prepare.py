@@ -47,27 +47,30 @@ def prepare(
     seed: int = 0,
     steps: int = STEPS,
     report: Callable[[int, float], None] = lambda step, loss: None,
+    by_steps: bool = False,
 ) -> Path:
     """The model's folder; made unless it is there already.
 
     Args:
+        by_steps: show the model single turns, as it sees them where each step is a row, in place of whole episodes.
         seed: decides the model's first weights and the demonstrations.
         report: called with each step of the warm start, counted from 1, and its loss.
     """
-    model, manifest = folder / "model", folder / "model.json"
+    name = "model_by_steps" if by_steps else "model"
+    model, manifest = folder / name, folder / f"{name}.json"
     settings = {"recipe": RECIPE, "seed": seed, "steps": steps, "care": demonstrations.CARE}
     settings |= {name: version(name) for name in ("torch", "transformers")}
     if manifest.is_file() and json.loads(manifest.read_text()) == settings and (model / "config.json").is_file():
         return model
     manifest.unlink(missing_ok=True)
     shutil.rmtree(model, ignore_errors=True)
-    _make(model, seed, steps, report)
+    _make(model, seed, steps, report, by_steps)
     # Written last, so it stands for a whole model only.
     manifest.write_text(json.dumps(settings, indent=2) + "\n")
     return model
 
 
-def _make(folder: Path, seed: int, steps: int, report: Callable[[int, float], None]) -> None:
+def _make(folder: Path, seed: int, steps: int, report: Callable[[int, float], None], by_steps: bool) -> None:
     import torch
     from transformers.utils.logging import disable_progress_bar
 
@@ -79,7 +82,7 @@ def _make(folder: Path, seed: int, steps: int, report: Callable[[int, float], No
     tokenizer = tiny_model.make_tokenizer(_texts())
     torch.manual_seed(seed)
     model = tiny_model.make_model(tokenizer)
-    train(model, Dialogue(tokenizer, "native"), seed, steps, report)
+    train(model, Dialogue(tokenizer, "native"), seed, steps, report, by_steps)
     folder.mkdir(parents=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -95,7 +98,9 @@ def _texts() -> list[str]:
     ]
 
 
-def train(model: Any, dialogue: Dialogue, seed: int, steps: int, report: Callable[[int, float], None]) -> None:
+def train(
+    model: Any, dialogue: Dialogue, seed: int, steps: int, report: Callable[[int, float], None], by_steps: bool
+) -> None:
     """Train the model in place; the loss is over what the walker said, the end of its turn included."""
     import torch
 
@@ -103,7 +108,7 @@ def train(model: Any, dialogue: Dialogue, seed: int, steps: int, report: Callabl
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, steps))
     episodes = demonstrations.demonstrations(seed)
     model.train()
-    for step, batch in enumerate(_batches(dialogue, episodes, steps), start=1):
+    for step, batch in enumerate(_batches(dialogue, episodes, steps, by_steps), start=1):
         loss = _loss(model, batch, dialogue.tokenizer.pad_token_id)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -130,11 +135,20 @@ def sample_of(dialogue: Dialogue, one: demonstrations.Demonstration) -> Sample:
     return ids, said
 
 
+def turns_of(one: demonstrations.Demonstration) -> Iterator[demonstrations.Demonstration]:
+    """Each turn of an episode as one of a single turn."""
+    for observation, action in zip(one.observations, one.actions):
+        yield demonstrations.Demonstration((observation,), (action,), one.is_success)
+
+
 def _batches(
-    dialogue: Dialogue, episodes: Iterator[demonstrations.Demonstration], steps: int
+    dialogue: Dialogue, episodes: Iterator[demonstrations.Demonstration], steps: int, by_steps: bool
 ) -> Iterator[list[Sample]]:
     for _ in range(steps):
-        yield [sample_of(dialogue, one) for one in islice(episodes, BATCH)]
+        batch = list(islice(episodes, BATCH))
+        if by_steps:
+            batch = [turn for one in batch for turn in turns_of(one)]
+        yield [sample_of(dialogue, one) for one in batch]
 
 
 def _rate(step: int, steps: int) -> float:
@@ -177,8 +191,10 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=STEPS, help="steps of the warm start")
+    parser.add_argument("--by-steps", action="store_true", help="for runs with env_manager_cls=step")
     given = parser.parse_args()
-    print(f"model {prepare(given.folder, given.seed, given.steps, show_progress(given.steps))}")
+    report = show_progress(given.steps)
+    print(f"model {prepare(given.folder, given.seed, given.steps, report, given.by_steps)}")
 
 
 if __name__ == "__main__":

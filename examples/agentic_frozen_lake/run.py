@@ -1,6 +1,6 @@
 """The example in one command: make a tiny model that walks carelessly, let it learn on the ice, show what it learnt.
 
-    python examples/agentic_frozen_lake/run.py [--seed 0] [key=value ...]
+    python examples/agentic_frozen_lake/run.py [--seed 0] [--by-steps] [key=value ...]
 
 Hardware: one CPU core is enough. The last line of the output is for programs: RESULT before=... after=... seconds=...
 """
@@ -20,19 +20,25 @@ from roll_core.errors import RollError
 from roll_core.pipelines.run import run_file
 
 CONFIG = Path(__file__).parent / "cpu.yaml"
+BY_STEPS = ["custom_envs.Lake.env_manager_cls=step", "actor_train.training_args.gradient_accumulation_steps=14"]
+"""An episode has four or five steps, so an optimiser step over half of a rollout has that many times the rows."""
 
 
 def main() -> None:
     """Prepare, run, sum up."""
     parser = argparse.ArgumentParser(description="Watch a tiny model learn to cross a frozen lake.")
     parser.add_argument("--seed", type=int, default=0, help="of the model's first weights, the lakes and all sampling")
+    parser.add_argument("--by-steps", action="store_true", help="a row for each step, in place of one for each episode")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="keys of cpu.yaml to change")
     given = parser.parse_args()
     started = time.monotonic()
     print("making the model: it copies a walker who looks where it goes two times of five", flush=True)
-    prepare.prepare(prepare.FOLDER, given.seed, report=prepare.show_progress(prepare.STEPS))
+    report = prepare.show_progress(prepare.STEPS)
+    model = prepare.prepare(prepare.FOLDER, given.seed, report=report, by_steps=given.by_steps)
+    overrides = [f"seed={given.seed}", f"pretrain={model}"]
+    overrides += BY_STEPS if given.by_steps else []
     try:
-        outcome = run_file(CONFIG, [f"seed={given.seed}", *given.overrides])
+        outcome = run_file(CONFIG, [*overrides, *given.overrides])
     except RollError as error:
         print(error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -231,28 +231,31 @@ class Episode:
         return [*first, {"role": "user", "content": text}]
 
     def _turn_text(self) -> str:
-        values = {
-            "turn_idx": len(self.turns) + 1,
-            "observation": self._now.text,
-            "actions_left": self.style.max_steps - len(self.turns),
-            "max_response_length": self.style.max_tokens_per_step,
-        }
-        return fill(self.style.agent_template or AGENT_TEMPLATE, values) + self._now.suffix
+        return self._filled(self.style.agent_template or AGENT_TEMPLATE, "")
 
     def _step_text(self) -> str:
         number = self.style.history_length
         shown = self.turns[-number:] if number else []
         first = len(self.turns) - len(shown) + 1
+        history = "".join(_told(step, turn) for step, turn in enumerate(shown, start=first))
+        return self._filled(self.style.agent_template or STEP_TEMPLATE, history)
+
+    def _filled(self, template: str, history: str) -> str:
+        """A template of either kind: those of trajectories and of steps name the same things differently."""
+        done = len(self.turns)
         values = {
-            "env_instruction": self._instruction,
-            "step_count": len(self.turns),
-            "history_length": len(shown),
-            "history": "".join(_told(step, turn) for step, turn in enumerate(shown, start=first)),
-            "current_step": len(self.turns) + 1,
+            "turn_idx": done + 1,
+            "current_step": done + 1,
+            "observation": self._now.text,
             "current_observation": self._now.text,
+            "actions_left": self.style.max_steps - done,
             "max_response_length": self.style.max_tokens_per_step,
+            "env_instruction": self._instruction,
+            "step_count": done,
+            "history_length": min(done, self.style.history_length),
+            "history": history,
         }
-        return fill(self.style.agent_template or STEP_TEMPLATE, values) + self._now.suffix
+        return fill(template, values) + self._now.suffix
 
 
 _AGGREGATIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
