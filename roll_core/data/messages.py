@@ -44,6 +44,8 @@ def read_messages(value: object) -> tuple[Message, ...]:
             last,
             "end the dialogue with a user turn; put the expected answer into ground_truth",
         )
+    if last == "user" and not str(turns[-1]["content"]).strip():
+        raise BadField(f"[{len(turns) - 1}].content", "is blank", turns[-1]["content"], "write the question as text")
     return tuple(turns)
 
 

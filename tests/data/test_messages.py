@@ -36,6 +36,7 @@ def test_other_keys_of_a_turn_are_kept_for_the_template():
         ([*TURNS, {"role": "assistant", "content": "a"}], "[2].role", "the last turn is the assistant's, so nothing"),
         ([{"role": "system", "content": "s"}], "[0].role", "the last turn is the system's"),
         ([{"role": "user"}], "[0]", "has no content"),
+        ([{"role": "user", "content": " "}], "[0].content", "is blank"),
         ([{"content": "u"}], "[0]", "has no role"),
         ([{"role": "user", "content": None}], "[0].content", "must be text, found null"),
         ([{"role": "human", "content": "u"}], "[0].role", "is not a known role"),
