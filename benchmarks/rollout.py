@@ -1,19 +1,24 @@
-"""Rollout speed: transformers' `generate` against hf_infer with both of its decoders.
+"""Rollout speed: transformers' `generate`, hf_infer with both of its decoders, and vLLM where a Python has it.
 
-Same model, prompts, lengths and sampling, all in one run and alternating, best of the repeats. Each table
-also shows how near the compact decoder comes to the matrix products alone. Takes about twelve minutes on one core.
+Same model, prompts, lengths and sampling, all in one run and alternating, best of the repeats. The table also shows
+how near hf_infer comes to the matrix products alone. At the end, a weight update beside a memory copy. Takes about a
+quarter of an hour on one core.
 
     python benchmarks/rollout.py [--models small,medium,large] [--batches 8,32,128,256] [--repeats 3]
+                                 [--vllm-python .venv-vllm/bin/python] [--no-weights]
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +26,11 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 import torch
+import weight_update
+from machine import ROOT, load_average, write_record
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 from transformers.utils import logging as transformers_logging
 
@@ -31,6 +40,7 @@ from roll_core.inference import GenerationRequest, SamplingParams
 from roll_core.inference.hf import HfInferStrategy
 from roll_core.platforms.cpu import CpuPlatform
 
+VLLM_PYTHON = ROOT / ".venv-vllm" / "bin" / "python"
 VOCAB, PROMPT, NEW_TOKENS, LONGEST = 512, 16, 64, 256
 _NO_SPECIAL_TOKENS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": 0, "vocab_size": VOCAB}
 
@@ -46,7 +56,8 @@ def _sizes(hidden: int, layers: int, heads: int, key_heads: int) -> dict[str, in
 
 
 CONFIGS: dict[str, Callable[[], Any]] = {
-    "small": lambda: Qwen3Config(**_NO_SPECIAL_TOKENS, **_sizes(64, 2, 4, 4), head_dim=16, tie_word_embeddings=True),
+    # vLLM has kernels for heads of 32 and more.
+    "small": lambda: Qwen3Config(**_NO_SPECIAL_TOKENS, **_sizes(64, 2, 2, 2), head_dim=32, tie_word_embeddings=True),
     "medium": lambda: LlamaConfig(**_NO_SPECIAL_TOKENS, **_sizes(128, 4, 4, 2)),
     "large": lambda: Qwen2Config(**_NO_SPECIAL_TOKENS, **_sizes(256, 4, 8, 2)),
 }
@@ -114,6 +125,36 @@ def make_engine(folder: Path, decoder: str) -> HfInferStrategy:
     return engine
 
 
+class Vllm:
+    """vLLM in a process of its own, on the model in a folder."""
+
+    def __init__(self, python: Path, folder: str) -> None:
+        script = Path(__file__).with_name("rollout_vllm.py")
+        inherited = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self.process = subprocess.Popen(
+            [python, script, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=inherited
+        )
+        self._answer()
+
+    def seconds(self, work: Work) -> tuple[float, float]:
+        """Wall and processor seconds of one run, by its own clock."""
+        assert self.process.stdin is not None
+        print(json.dumps({"prompts": work.prompts, "lengths": work.lengths}), file=self.process.stdin, flush=True)
+        wall, cpu = json.loads(self._answer())
+        return wall, cpu
+
+    def stop(self) -> None:
+        """End it."""
+        self.process.communicate(timeout=60)
+
+    def _answer(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"vLLM ended with code {self.process.wait()}; its own words are above")
+        return line
+
+
 def seconds(action: Callable[[], None]) -> tuple[float, float]:
     """Wall and processor seconds of one run."""
     wall, cpu = time.perf_counter(), time.process_time()
@@ -140,61 +181,137 @@ def _head_dim(config: Any) -> int:
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
-def rows(name: str, batches: Sequence[int], repeats: int) -> Iterator[str]:
-    """One table row per batch size and kind of lengths."""
+@dataclass(frozen=True)
+class Row:
+    """One batch of one model: the best wall and processor seconds of each contestant."""
+
+    model: str
+    parameters: int
+    batch: int
+    lengths: str
+    num_tokens: int
+    best: dict[str, tuple[float, float]]
+    limit: float
+    """Tokens per processor second of the matrix products alone."""
+
+    def ratio(self, other: str, clock: int) -> float:
+        """How many times hf_infer is as fast, by the wall clock (0) or the processor's (1)."""
+        return self.best[other][clock] / self.best["compact"][clock]
+
+    def cells(self) -> list[str]:
+        """In the order of COLUMNS."""
+        rates = {label: self.num_tokens / cpu for label, (_wall, cpu) in self.best.items()}
+        has_vllm = "vllm" in rates
+        return [
+            f"{self.model} {self.parameters / 1e6:.2f}M",
+            f"{self.batch:3d}",
+            self.lengths,
+            *(f"{rates[label]:.0f}" for label in ("generate", "compact", "transformers")),
+            f"{rates['vllm']:.0f}" if has_vllm else "-",
+            f"{self.ratio('generate', 1):.2f}",
+            f"{self.ratio('generate', 0):.2f}",
+            f"{self.ratio('vllm', 1):.2f}" if has_vllm else "-",
+            f"{self.ratio('vllm', 0):.2f}" if has_vllm else "-",
+            f"{self.limit:.0f}",
+            f"{100 * rates['compact'] / self.limit:.0f} %",
+        ]
+
+
+COLUMNS = (
+    "model",
+    "batch",
+    "lengths",
+    "generate",
+    "hf_infer",
+    "hf_infer, decoder transformers",
+    "vLLM",
+    "hf_infer/generate",
+    "by the wall",
+    "hf_infer/vLLM",
+    "by the wall",
+    "limit",
+    "of limit",
+)
+
+
+def measure(name: str, batches: Sequence[int], repeats: int, vllm_python: Path | None) -> Iterator[Row]:
+    """One row per batch size and kind of lengths."""
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
         torch.manual_seed(0)
         AutoModelForCausalLM.from_config(CONFIGS[name]()).save_pretrained(folder)
         model = AutoModelForCausalLM.from_pretrained(folder).eval()
         parameters = sum(parameter.numel() for parameter in model.parameters())
         engines = {decoder: make_engine(Path(folder), decoder) for decoder in ("compact", "transformers")}
+        vllm = Vllm(vllm_python, folder) if vllm_python else None
         for batch in batches:
             limit = matrix_limit(model.config, batch)
             for mixed in (False, True):
                 work = make_work(batch, mixed=mixed)
-                actions: dict[str, Callable[[], None]] = {"generate": lambda work=work: run_generate(model, work)}
+                runs: dict[str, Callable[[], tuple[float, float]]] = {
+                    "generate": lambda work=work: seconds(lambda: run_generate(model, work))
+                }
                 for decoder, engine in engines.items():
-                    actions[decoder] = lambda engine=engine, work=work: run_engine(engine, work)
-                best = dict.fromkeys(actions, (float("inf"), float("inf")))
+                    runs[decoder] = lambda engine=engine, work=work: seconds(lambda: run_engine(engine, work))
+                if vllm is not None:
+                    runs["vllm"] = lambda work=work: vllm.seconds(work)
+                best = dict.fromkeys(runs, (float("inf"), float("inf")))
                 for _ in range(repeats):
-                    for label, action in actions.items():
-                        best[label] = min(best[label], seconds(action), key=lambda pair: pair[1])
-                yield _row(name, parameters, batch, mixed, work, best, limit)
+                    for label, run in runs.items():
+                        best[label] = min(best[label], run(), key=lambda pair: pair[1])
+                yield Row(name, parameters, batch, "mixed" if mixed else "equal", work.num_tokens, best, limit)
         for engine in engines.values():
             engine.stop()
+        if vllm is not None:
+            vllm.stop()
 
 
-def _row(
-    name: str,
-    parameters: int,
-    batch: int,
-    mixed: bool,
-    work: Work,
-    best: dict[str, tuple[float, float]],
-    limit: float,
-) -> str:
-    rates = {label: work.num_tokens / cpu for label, (_wall, cpu) in best.items()}
-    cells = [
-        f"{name} {parameters / 1e6:.2f}M",
-        f"{batch:3d}",
-        "mixed" if mixed else "equal",
-        *(f"{rate:8.0f}" for rate in rates.values()),
-        f"{rates['compact'] / rates['generate']:5.2f}",
-        f"{rates['transformers'] / rates['generate']:5.2f}",
-        f"{best['generate'][0] / best['compact'][0]:5.2f}",
-        f"{limit:8.0f}",
-        f"{100 * rates['compact'] / limit:3.0f} %",
+def wanted(rows: Sequence[Row]) -> Iterator[str]:
+    """The worst of each ratio beside the one that is wanted, in processor time."""
+    for lengths, least in (("equal", 1.5), ("mixed", 4.0)):
+        ratios = [(row.ratio("generate", 1), f"{row.model}, {row.batch}") for row in rows if row.lengths == lengths]
+        yield f"hf_infer/generate, {lengths} lengths: {_worst(ratios, least)}"
+    ratios = [
+        (row.ratio("vllm", 1), f"{row.model}, {row.batch}, {row.lengths}")
+        for row in rows
+        if "vllm" in row.best and row.parameters <= 1e6
     ]
-    return "| " + " | ".join(cells) + " |"
+    if ratios:
+        yield f"hf_infer/vLLM up to 1M parameters: {_worst(ratios, 1.0)}"
 
 
-def main() -> None:
-    """Print the tables."""
+def _worst(ratios: Sequence[tuple[float, str]], least: float) -> str:
+    missed = [f"{where} ({ratio:.2f})" for ratio, where in ratios if ratio < least]
+    text = f"{min(ratios)[0]:.2f} to {max(ratios)[0]:.2f}, wanted {least:g}"
+    return f"{text}; missed: {'; '.join(missed)}" if missed else text
+
+
+def weights(repeats: int) -> tuple[str, dict[str, Any]]:
+    """The weight update's line, and its figures."""
+    num_bytes, update, copy = weight_update.measure(repeats)
+    wall, cpu = update.wall / copy.wall, update.cpu / copy.cpu
+    line = (
+        f"weight update of {num_bytes / 4e6:.0f}M float32 parameters, trainer and engine: {1000 * update.wall:.0f} ms "
+        f"wall, {1000 * update.cpu:.0f} ms processor; a memory copy of the same bytes: {1000 * copy.wall:.0f} and {1000 * copy.cpu:.0f} ms; "
+        f"ratio {wall:.2f} by the wall, {cpu:.2f} by the processor, wanted at most {weight_update.WANTED:g}"
+    )
+    return line, {"bytes": num_bytes, "update": asdict(update), "copy": asdict(copy)}
+
+
+def options() -> argparse.Namespace:
+    """What the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", default=",".join(CONFIGS))
     parser.add_argument("--batches", default="8,32,128,256")
     parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args()
+    parser.add_argument("--vllm-python", type=Path, help="a Python that has vLLM (default: that of `make test-vllm`)")
+    parser.add_argument("--no-weights", action="store_true", help="leave the weight update out")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Print the tables."""
+    asked = options()
+    python = asked.vllm_python or (VLLM_PYTHON if VLLM_PYTHON.exists() else None)
     torch.set_num_threads(1)
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
@@ -202,14 +319,22 @@ def main() -> None:
         f"tokens per processor second; 1 thread, float32, prompts of {PROMPT} tokens, vocabulary {VOCAB}, temperature 1"
     )
     print(f"equal: {NEW_TOKENS} new tokens each; mixed: long-tailed up to {LONGEST}. limit: matrix products alone")
-    print(
-        "| model | batch | lengths | generate | compact | transformers | compact/generate | transformers/generate "
-        "| compact/generate, wall | limit | of limit |"
-    )
-    print("|---" * 11 + "|")
-    for name in options.models.split(","):
-        for row in rows(name, [int(batch) for batch in options.batches.split(",")], options.repeats):
-            print(row, flush=True)
+    if python is None:
+        print(f"vLLM is left out: there is no {VLLM_PYTHON}; `make test-vllm` makes it, --vllm-python names another")
+    print(f"load average at the start: {load_average():.1f}\n")
+    print(f"| {' | '.join(COLUMNS)} |")
+    print("|---" * len(COLUMNS) + "|")
+    rows = []
+    for name in asked.models.split(","):
+        for row in measure(name, [int(batch) for batch in asked.batches.split(",")], asked.repeats, python):
+            rows.append(row)
+            print(f"| {' | '.join(row.cells())} |", flush=True)
+    print("", *wanted(rows), sep="\n")
+    results: dict[str, Any] = {"rows": [asdict(row) for row in rows]}
+    if not asked.no_weights:
+        line, results["weights"] = weights(asked.repeats)
+        print(line)
+    write_record("rollout", ["torch", "transformers"], results)
 
 
 if __name__ == "__main__":
