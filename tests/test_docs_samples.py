@@ -87,7 +87,7 @@ def test_configs_pass_the_checks_of_a_run(text: str, workplace: Path) -> None:
 
 def test_what_is_said_to_be_missing_is_refused(workplace: Path) -> None:
     asked = [span for row in FIRST.table("Not there yet") for span in names_in(row[0])]
-    assert len(asked) > 2
+    assert len(asked) > 0
     for one in asked:
         path, _, _ = one.partition("=")
         found = problems_of(QUICKSTART, one)

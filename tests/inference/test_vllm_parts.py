@@ -1,5 +1,6 @@
 """The parts of vllm that need no vLLM: weights on their way to workers, the sampler's hooks, what can be asked."""
 
+import asyncio
 import mmap
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import torch
 from torch import nn
 
 from roll_core.errors import BadRequest, EngineFailed
+from roll_core.inference.vllm import engine as vllm_engine
+from roll_core.inference.vllm.engine import AsyncEngine
 from roll_core.inference.vllm.log_probs import ScaledLogProbs
 from roll_core.inference.vllm.relay import Inlet, Outlet, WorkerGone
 from roll_core.inference.vllm.requests import RequestRules
@@ -214,3 +217,35 @@ def test_all_between_the_owner_and_a_worker_end_when_the_owner_is_killed() -> No
     owner.wait()
     _, alive = psutil.wait_procs(below, timeout=20)
     assert alive == []
+
+
+class Forgetful:
+    """An engine of vLLM that knows requests by other names than ours: an abort finds none of them."""
+
+    errored = False
+
+    async def generate(self, prompt: Any, sampling: Any, request_id: str) -> Any:
+        await asyncio.sleep(3600)
+        yield SimpleNamespace(outputs=[])
+
+    async def abort(self, ids: list[str]) -> None:
+        return None
+
+    def shutdown(self) -> None:
+        return None
+
+
+def test_an_abort_that_the_engine_does_not_heed_ends_its_requests_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def started(arguments: Any) -> Forgetful:
+        return Forgetful()
+
+    monkeypatch.setattr(vllm_engine, "_start", started)
+    monkeypatch.setattr(vllm_engine, "sampling_of", lambda *_: None)
+    monkeypatch.setattr(vllm_engine, "ABORT_DEADLINE_S", 0.2)
+    engine = AsyncEngine({}, (), "engine-0", timeout_s=5)
+    requests = [request([1], f"r{number}") for number in range(8)]
+    call = engine.submit(requests, fine)
+    assert sorted(engine.abort()) == [one.request_id for one in requests]
+    completions = list(call.results())
+    assert [(one.finish_reason, one.token_ids) for one in completions] == [("abort", ())] * 8
+    engine.stop()

@@ -28,6 +28,8 @@ ENDING_S = 10.0
 FINISH_REASONS = get_args(FinishReason)
 ABORT_AGAIN_S = 0.05
 """A request may be on its way into the engine when it is aborted, and the engine does not know it yet."""
+ABORT_DEADLINE_S = 10.0
+"""Requests that the engine has not ended by then, perhaps as it knows them by other names, are ended here."""
 
 
 @dataclass(eq=False)
@@ -204,6 +206,10 @@ class AsyncEngine:
                     last = output
         except Exception as error:
             self._fail(one, error)
+        except asyncio.CancelledError:
+            if not one.is_aborted:
+                raise
+            self._deliver(one, None)
         else:
             self._deliver(one, last)
         finally:
@@ -251,8 +257,12 @@ class AsyncEngine:
     async def _abort(self, opened: Sequence[_Open]) -> list[str]:
         for one in opened:
             one.is_aborted = True
-        running = list(opened)
+        running, deadline = list(opened), self._loop.time() + ABORT_DEADLINE_S
         while running:
+            if self._loop.time() > deadline:
+                for one in running:
+                    if one.task is not None:
+                        one.task.cancel()
             try:
                 await self._engine.abort([one.request.request_id for one in running])
             except Exception:
