@@ -291,7 +291,8 @@ def weights(repeats: int) -> tuple[str, dict[str, Any]]:
     wall, cpu = update.wall / copy.wall, update.cpu / copy.cpu
     line = (
         f"weight update of {num_bytes / 4e6:.0f}M float32 parameters, trainer and engine: {1000 * update.wall:.0f} ms "
-        f"wall, {1000 * update.cpu:.0f} ms processor; a memory copy of the same bytes: {1000 * copy.wall:.0f} and {1000 * copy.cpu:.0f} ms; "
+        f"wall, {1000 * update.cpu:.0f} ms processor; a memory copy of the same bytes: "
+        f"{1000 * copy.wall:.0f} and {1000 * copy.cpu:.0f} ms; "
         f"ratio {wall:.2f} by the wall, {cpu:.2f} by the processor, wanted at most {weight_update.WANTED:g}"
     )
     return line, {"bytes": num_bytes, "update": asdict(update), "copy": asdict(copy)}
