@@ -78,6 +78,7 @@ bench: install
 	$(BIN)/python benchmarks/transport.py
 	$(BIN)/python benchmarks/memory_plan.py
 	$(BIN)/python benchmarks/tiled_mlp.py
+	$(BIN)/python benchmarks/sandbox.py
 
 wheels: install
 	for package in $(PACKAGES); do $(BIN)/python -m build --wheel --outdir dist $$package || exit 1; done

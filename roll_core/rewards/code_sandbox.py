@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any, ClassVar, get_args
 
 from roll_core.rewards.base import Reward, RewardSample, Score, Status
@@ -15,6 +16,9 @@ from roll_core.rewards.sandbox.limits import MIB, Limits
 from roll_core.rewards.sandbox.output import same_output
 from roll_core.rewards.sandbox.remote import Program
 from roll_core.rewards.sandbox.trial import TooSlow, call_function, judge_program, judge_text, runner
+
+
+log = logging.getLogger(__name__)
 
 
 class CodeSandboxReward(Reward):
@@ -47,8 +51,9 @@ class CodeSandboxReward(Reward):
         return self._jail
 
     def warm_up(self) -> None:
-        """Find out how programs can be isolated here."""
-        _ = self.jail
+        """Find out how programs can be isolated here, and say so where they cannot."""
+        if self.jail.warning:
+            log.warning(self.jail.warning)
 
     @classmethod
     def self_test(cls) -> list[str]:
