@@ -20,7 +20,7 @@ from roll_core.rewards.child import receive_message, send_message
 from roll_core.rollout.env_process import Act, Begin, Fault, Kind, Observed, Setup
 
 START_TIMEOUT_S = 120.0
-"""Added for a process's first order, in which it imports what its environments need."""
+"""Seconds that a process may take to import what its environments need."""
 _SEND_TIMEOUT_S = 30.0
 _ENTRY = "import sys; from roll_core.rollout.env_process import main; main(int(sys.argv[1]))"
 
@@ -43,7 +43,6 @@ class _Child:
     connection: socket.socket
     orders: deque[tuple[int, Order]] = field(default_factory=deque)
     deadline: float = 0.0
-    is_new: bool = True
 
 
 class EnvPool:
@@ -129,7 +128,7 @@ class EnvPool:
     def _allowed(self, child: _Child) -> float:
         order = self._as_sent(child.orders[0][1])
         plays = 2 + len(order.actions) if isinstance(order, Begin) and order.then is not None else 1
-        return self.deadline_s * plays + (START_TIMEOUT_S if child.is_new else 0.0)
+        return self.deadline_s * plays
 
     def _wait(
         self, busy: Mapping[int, _Child], selector: selectors.BaseSelector, answers: dict[int, Observed | Fault]
@@ -154,7 +153,6 @@ class EnvPool:
         index, order = child.orders.popleft()
         answers[index] = answer
         self._remember(order, answer)
-        child.is_new = False
         if child.orders:
             child.deadline = time.monotonic() + self._allowed(child)
         else:
@@ -207,8 +205,11 @@ class EnvPool:
         )
         theirs.close()
         child = _Child(process, ours)
-        with contextlib.suppress(OSError):  # One that ended already is found so by the first order.
+        # One that ended already, or does not get ready, is found so by its first order.
+        with contextlib.suppress(OSError, EOFError):
+            ours.settimeout(START_TIMEOUT_S)
             send_message(ours, Setup(paths, self.kinds, os.getpid()))
+            receive_message(ours)
         return child
 
 

@@ -5,6 +5,7 @@ Nothing that an environment does short of hanging or ending its process gets out
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import numbers
@@ -17,7 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from roll_core.envs.base import make_environment
+from roll_core.envs.base import BUILTIN_ENVIRONMENTS, make_environment
+from roll_core.objects import resolve_object
 from roll_core.rewards.child import receive_message, send_message
 
 MAX_CHARACTERS = 200_000
@@ -114,6 +116,11 @@ def main(descriptor: int) -> None:
     setup = receive_message(connection)
     _die_with(setup.parent_pid)
     sys.path[:] = setup.sys_path
+    for kind in setup.kinds.values():
+        # Imported now, so that deadlines are for environments alone; what fails is told by the first order.
+        with contextlib.suppress(Exception):
+            resolve_object(kind.spec, BUILTIN_ENVIRONMENTS, "environment")
+    send_message(connection, None)
     homes = Homes(setup.kinds)
     try:
         while True:
