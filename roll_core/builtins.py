@@ -15,6 +15,10 @@ def _probe_package(name: str) -> Availability:
     return Availability(True, f"package '{name}' is installed")
 
 
+# Made once, so that loading twice gives equal registries.
+_HAS_VLLM, _HAS_SGLANG = partial(_probe_package, "vllm"), partial(_probe_package, "sglang")
+
+
 @hookimpl
 def roll_platforms() -> list[Backend]:
     """The platform every machine has. Any other whose device is there comes before it."""
@@ -38,8 +42,8 @@ def roll_infer_strategies() -> list[Backend]:
     sglang = "roll_core.inference.sglang.strategy:SglangStrategy"
     return [
         Backend("hf_infer", "roll_core.inference.hf:HfInferStrategy", "continuous batching on transformers models"),
-        Backend("vllm", vllm, "vLLM's asynchronous engine", probe=partial(_probe_package, "vllm"), extra="vllm"),
-        Backend("sglang", sglang, "SGLang's engine", probe=partial(_probe_package, "sglang"), extra="sglang"),
+        Backend("vllm", vllm, "vLLM's asynchronous engine", probe=_HAS_VLLM, extra="vllm"),
+        Backend("sglang", sglang, "SGLang's engine", probe=_HAS_SGLANG, extra="sglang"),
     ]
 
 

@@ -35,8 +35,8 @@ def test_core_offers_its_own_backends_without_any_plugin() -> None:
     assert offered == {
         "platform": ["cpu"],
         "train": ["fsdp2_train", "fsdp2_infer"],
-        "infer": ["hf_infer"],
-        "transport": ["local"],
+        "infer": ["hf_infer", "vllm", "sglang"],
+        "transport": ["ray", "local"],
     }
 
 
