@@ -17,7 +17,6 @@ from roll_core.rewards.sandbox.output import same_output
 from roll_core.rewards.sandbox.remote import Program
 from roll_core.rewards.sandbox.trial import TooSlow, call_function, judge_program, judge_text, runner
 
-
 log = logging.getLogger(__name__)
 
 
