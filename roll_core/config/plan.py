@@ -15,7 +15,7 @@ from roll_core.config.resolution import started_roles
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.roles import WorkerConfig
 from roll_core.config.rules.batches import BatchArithmetic, batch_arithmetic
-from roll_core.config.runnable import RunCheck, check_run, merged
+from roll_core.config.runnable import RunCheck, beyond, check_run, merged
 from roll_core.data.jsonl import find_file
 from roll_core.errors import DataError, Problem
 from roll_core.objects import our_name
@@ -134,6 +134,8 @@ def make_plan(
     check = check_run(config, registry, environ, planned=request.platform, quick=True)
     cluster = _cluster(config, check.platform, request)
     notices = [*config.notices, *check.notices, *_overruled(config, request)]
+    kept = [problem for problem in earlier if not (request.is_elsewhere and problem.is_not_built)]
+    notices += [beyond(problem) for problem in earlier if request.is_elsewhere and problem.is_not_built]
     if request.is_elsewhere:
         notices.append("model folders, data files and devices are not looked at: the plan is for other machines")
     roles = tuple(_roles(config, check, cluster, environ))
@@ -148,7 +150,7 @@ def make_plan(
         batches=_batches(config),
         rows=None if request.is_elsewhere else _count_rows(config),
         memory=memory,
-        problems=tuple([*merged(check.problems, earlier), *_outside(config, cluster, request)]),
+        problems=tuple([*merged(check.problems, kept), *_outside(config, cluster, request)]),
         notices=tuple(dict.fromkeys([*notices, *memory.warnings()])),
     )
 

@@ -63,12 +63,13 @@ def check_run(
     notices = list(resolution.notices)
     if planned is not None:
         # The question is what the config would do there, which what this version lacks does not answer.
-        notices += [_beyond(problem) for problem in unique if problem.is_not_built]
+        notices += [beyond(problem) for problem in unique if problem.is_not_built]
         unique = [problem for problem in unique if not problem.is_not_built]
     return RunCheck(resolution, platform, unique, notices)
 
 
-def _beyond(problem: Problem) -> str:
+def beyond(problem: Problem) -> str:
+    """What a plan for other machines says of a key that asks for what this version lacks."""
     rule = " ".join(problem.rule.split())
     return (
         f"this version cannot run it: {problem.path}: {rule}" if problem.path else f"this version cannot run it: {rule}"
@@ -129,7 +130,8 @@ def _platform_problems(
             hint = _install(resolution.strategies[path])
             yield Problem(f"{path}.strategy_args.strategy_name", here.reason, role.strategy_name, hint)
         yield from _strategy_problems(path, role, strategy, platform)
-        if not role.devices and platform.ray_resource != "CPU":
+        is_written = path.partition(".")[0] in config.model_fields_set
+        if is_written and not role.devices and platform.ray_resource != "CPU":
             hint = "device_mapping: list(range(0, 8))"
             yield Problem(f"{path}.device_mapping", f"must name devices on platform {platform.name}", None, hint)
     if is_here:

@@ -89,8 +89,8 @@ def test_all_unknown_keys_and_bad_values_are_reported_together(given: Given) -> 
         ),
         (
             {"adv_estimator": "GRPO"},
-            "adv_estimator: must be one of: gae, reinforce, reinforce_plus_plus, grpo, rloo, gigpo, step_reinforce, "
-            "agentic_reinforce\n    given: 'GRPO'\n    try:   did you mean 'grpo'?",
+            "adv_estimator: must be one of: gae, reinforce, reinforce_plus_plus, grpo, rloo, dr_grpo, raft_plus_plus, "
+            "gigpo, step_reinforce, agentic_reinforce\n    given: 'GRPO'\n    try:   did you mean 'grpo'?",
         ),
         (
             {"actor_train.device_mapping": [0, 0]},

@@ -52,7 +52,8 @@ def test_there_are_configs_of_every_shape() -> None:
 @pytest.mark.parametrize("path", CONFIGS, ids=NAMES)
 def test_it_loads_and_can_be_planned(path: Path, registry: Registry) -> None:
     reading = read_config(path)
-    told = [str(problem).splitlines()[0] for problem in [*reading.problems, *reading.rule_problems()]]
+    found = [one for one in [*reading.problems, *reading.rule_problems()] if not one.is_not_built]
+    told = [str(problem).splitlines()[0] for problem in found]
     if f"{path.parent.name}/{path.stem}" in NEEDS_A_PRESET:
         assert told
         assert all("strategy_config: refers to ${deepspeed_" in one for one in told)

@@ -20,10 +20,15 @@ def problems(config: AgenticConfig) -> Iterator[Problem]:
     """Everything about environments, groups and estimators that cannot work on any machine."""
     for name in ("actor_train", "actor_infer"):
         if name not in config.model_fields_set:
-            yield Problem(name, "must be given", None, f"a section {name} with strategy_args and device_mapping")
+            rule = "must be given: runs without it are not part of this version"
+            hint = f"a section {name} with strategy_args and device_mapping"
+            yield Problem(name, rule, None, hint, is_not_built=True)
     if config.needs_critic and config.critic is None:
         hint = "add a section critic, or adv_estimator: reinforce or grpo, which need none"
-        yield Problem("critic", "adv_estimator gae learns values, which needs a critic", None, hint)
+        # Published configs leave the estimator to its default also where there is no critic for it.
+        is_default = "adv_estimator" not in config.model_fields_set
+        rule = "adv_estimator gae learns values, which needs a critic"
+        yield Problem("critic", rule, None, hint, is_not_built=is_default)
     if config.sequence_length is None and config.response_length is None:
         hint = "sequence_length: 4096 (the longest episode, in tokens)"
         yield Problem("sequence_length", "must be given", None, hint)
@@ -95,11 +100,15 @@ def _environment(config: AgenticConfig, tag: str) -> Iterator[Problem]:
     wrong = spec_problem(env.env_type or tag, BUILTIN_ENVIRONMENTS, "environment")
     if wrong is not None:
         rule, _, rest = wrong.partition("\n")
-        yield Problem(f"{path}.env_type", rule, None, "; ".join(line.strip() for line in rest.splitlines()))
+        name = env.env_type or tag
+        is_elsewhere = name.isidentifier() and not nearest(name, list(BUILTIN_ENVIRONMENTS))
+        hint = "; ".join(line.strip() for line in rest.splitlines())
+        yield Problem(f"{path}.env_type", rule, None, hint, is_not_built=is_elsewhere)
     manager = our_name(env.env_manager_cls or "traj")
     if manager not in MANAGERS:
         rule = "no env manager of this name is in this version"
-        yield Problem(f"{path}.env_manager_cls", rule, env.env_manager_cls, " or ".join(MANAGERS))
+        hint = " or ".join(MANAGERS)
+        yield Problem(f"{path}.env_manager_cls", rule, env.env_manager_cls, hint, is_not_built=True)
     if env.max_steps is not None and env.max_steps < 1:
         rule = "must be at least 1: an episode without end would never be trained on"
         yield Problem(f"{path}.max_steps", rule, env.max_steps)
