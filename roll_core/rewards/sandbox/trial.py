@@ -36,6 +36,9 @@ _START = (
 )
 
 
+_DEEPEST_CALLS = 1000
+
+
 class TooSlow(Exception):
     """The program or its tests did not end in time."""
 
@@ -91,6 +94,8 @@ def apart(work: Callable[[], Outcome], limits: Limits, keep: int = -1) -> Outcom
         try:
             namespaces.end_with_parent(c)
             namespaces.hide_memory(c)
+            # Whatever this process allowed itself: nested data of the program must not end the judge's.
+            sys.setrecursionlimit(_DEEPEST_CALLS)
             os.close(read)
             bounds.apply(replace(limits, processes=10_000))
             body = json.dumps(asdict(work())).encode()
