@@ -17,8 +17,8 @@ TESTS = [
         "assert_code": "from solution import add\ndef test_one():\n    assert add(2, 3) == 5\ndef test_two():\n    assert add(40, 2) == 42\n"
     }
 ]
-LAST_SECOND = 1.5
-"""A program's deadline is 2 s in these tests; ending it, and starting the next, may take this much longer on a busy machine."""
+LAST_SECOND = 8.0
+"""A program's deadline is 2 s in these tests; on an idle machine it is over within 0.3 s more, on a busy one within this."""
 
 CHEATS = {
     "an equal to everything": "class E:\n    def __eq__(self, other): return True\n    __hash__ = None\ndef add(a, b): return E()",
@@ -85,7 +85,7 @@ ESCAPES = {
     "a file in the system": "open('/etc/owned', 'w')",
     "a file in the packages": "import sys\nopen(sys.path[-1] + '/owned.py', 'w')",
     "the user's home": "import os\nassert os.listdir(HOME)",
-    "this repository": "import os\nassert os.listdir(REPOSITORY)",
+    "this repository": "import os\nassert os.listdir(REPOSITORY + '/tests')",
     "the environment": "import os\nassert 'ROLL_SANDBOX_SECRET' in os.environ",
     "the parent's environment": "import os\nassert b'ROLL_SANDBOX_SECRET' in open(f'/proc/{os.getppid()}/environ', 'rb').read()",
     "another process": "import os, signal\nfor p in map(int, filter(str.isdigit, os.listdir('/proc'))):\n    if p != os.getpid() and p != 1: os.kill(p, 0); break\nelse: raise SystemExit('alone')",
