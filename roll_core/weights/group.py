@@ -31,6 +31,8 @@ def join_group(*, address: str, port: int, rank: int, world_size: int, backend: 
         "timeout": timeout,
     }
     group, _ = helper(**{name: value for name, value in arguments.items() if name in known})
+    # As `new_group` does; torch's profiler asks every group for its ranks.
+    distributed_c10d._world.pg_group_ranks[group] = {each: each for each in range(world_size)}
     return group
 
 
