@@ -34,6 +34,7 @@ def assert_same_learning(ours: Run, theirs: Run, steps: int) -> None:
             assert found[step][name] == pytest.approx(expected[step][name], **FEWER_BITS), (step, name)
 
 
+@pytest.mark.slow
 def test_two_trainers_and_two_engines_on_two_npus_learn_what_they_learn_on_processors(
     assets: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
