@@ -34,6 +34,7 @@ def test_each_algorithm_raises_held_out_accuracy_by_thirty_points(tmp_path: Path
     assert float(found[2]) - float(found[1]) >= 0.30, result.stdout
 
 
+@pytest.mark.slow
 def test_a_divergence_in_the_loss_is_nothing_at_first_and_then_added(make_run: MakeRun) -> None:
     """The policy of step 1 is the reference: both runs take the same step, and differ from then on."""
     short = (

@@ -63,6 +63,7 @@ def check(run: Run, last: int, bound: int = 1) -> None:
     assert not still_open & set(names)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_in_mid_step_trains_on_no_prompt_twice_and_loses_none(
     make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,7 @@ def test_a_dead_worker_ends_the_run_and_leaves_a_checkpoint(make_run: MakeRun, w
     assert f"going on after step {newest}" in output
 
 
+@pytest.mark.slow
 def test_one_of_two_engines_may_die(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
     """In mid-generation: the other one makes its answers, the same ones, and a new one takes its place."""
     layout = ("actor_infer.device_mapping=[0,1]", "eval_steps=0", "save_steps=0")
