@@ -97,6 +97,13 @@ class WorkerGroup:
         self.lost.clear()
         return ranks
 
+    def kill(self) -> None:
+        """End every process of the role, whatever it is doing."""
+        import ray
+
+        for handle in self.handles:
+            ray.kill(handle)
+
     def _watch(self, rank: int) -> Call:
         watch = self.handles[rank].watch.options(concurrency_group="watch")
         return Call(self.specs[rank], "watch", watch.remote())

@@ -133,14 +133,20 @@ class TrainWorker(_Worker):
         self.weight_memory.path.unlink()
 
     def send_weights(self, manifest: WeightManifest, bucket_bytes: int) -> None:
-        """Send the weights as they are now."""
+        """Send the weights as they are now. An engine's death is an error only after all ranks have done gathering."""
         from roll_core.weights.broadcast import BroadcastSender
         from roll_core.weights.shared_memory import SharedMemorySender
 
         sender: WeightSender = BroadcastSender(self.weight_group, self.weight_device)
         if self.weight_memory is not None:
             sender = SharedMemorySender(self.weight_group, self.weight_memory)
-        sender.send(self.strategy.weights(bucket_bytes), manifest)
+        buckets = self.strategy.weights(bucket_bytes)
+        try:
+            sender.send(buckets, manifest)
+        finally:
+            # The other ranks do not know of the engine: left alone in a collective, they could not even save.
+            for _bucket in buckets:
+                pass
 
     def offload(self) -> None:
         """Free the device for a colocated engine."""

@@ -32,9 +32,9 @@ class Carried(Protocol):
 class Recovery:
     """Writes a checkpoint every `save_steps` and after the last step, and one more when a run is cut short.
 
-    `step` is the number of finished steps. A rescue saves them as they were when the last one ended: not the
+    `step` is the number of steps that are trained. A rescue saves them as they were when the last one was: not the
     prompts drawn since, and nothing where the trainers have begun to change their weights or are dead. A first
-    interrupt waits until they have a finished step's weights again.
+    interrupt waits until a step is finished.
     """
 
     def __init__(
@@ -68,19 +68,22 @@ class Recovery:
         self._at_last_step = self._snapshot()
 
     def begin_training(self) -> None:
-        """From here until `finish`, the trainers' weights belong to no finished step."""
+        """From here until `trained`, the trainers' weights belong to no step; interrupts wait until `finish`."""
         self._has_begun_training = True
         self.interrupts.hold()
 
-    def finish(self, step: int) -> None:
-        """A step has ended: remember where everything stands, and save if it is time.
+    def trained(self, step: int) -> None:
+        """The trainers have a step's weights: remember where everything stands, to save it whatever comes now."""
+        self.step, self._has_begun_training = step, False
+        self._at_last_step = self._snapshot()
+
+    def finish(self) -> None:
+        """A step has ended: save it if it is time.
 
         Raises:
             KeyboardInterrupt: a signal came since training began.
         """
-        self.step, self._has_begun_training = step, False
-        self._at_last_step = self._snapshot()
-        if self.config.is_save_due(step):
+        if self.config.is_save_due(self.step):
             self.save(self.waiter)
         self.interrupts.release()
 
@@ -101,6 +104,9 @@ class Recovery:
         try:
             yield
         except BaseException as error:
+            if isinstance(error, WorkerDied):
+                # One that died while it was sent weights may have left the trainers waiting for the others.
+                self.crew.actor_infer.kill()
             error.add_note(self._rescued())
             raise
 

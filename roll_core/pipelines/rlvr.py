@@ -72,11 +72,15 @@ class RlvrPipeline:
     def __init__(self, parts: Parts) -> None:
         self.parts, self.config = parts, parts.config
         crew, waiter = parts.crew, parts.waiter
+        # Trainers need nobody else: the death of an engine can wait until a step is trained, and the step is kept.
+        alone = Waiter(self.config.rpc_timeout)
+        for group in crew.trainers:
+            alone.watch(group)
         self.scoring = Scoring(crew.actor_train, crew.reference, crew.critic, waiter, parts.delivery)
-        self.policy_update = PolicyUpdate(self.config, crew.actor_train, waiter, parts.delivery)
+        self.policy_update = PolicyUpdate(self.config, crew.actor_train, alone, parts.delivery)
         self.value_update = None
         if crew.critic is not None and self.config.critic is not None:
-            self.value_update = ValueUpdate(self.config, crew.critic, self.config.critic, waiter, parts.delivery)
+            self.value_update = ValueUpdate(self.config, crew.critic, self.config.critic, alone, parts.delivery)
         sampling = self.config.actor_infer.generating_args
         self.temperature = training_temperature(sampling) if sampling is not None else 1.0
         self.timers = parts.reporter.timers
@@ -108,13 +112,17 @@ class RlvrPipeline:
             with self.timers("time/step_train"):
                 metrics |= self.train(batch, step)
             parts.shaper.after_step(metrics, len(batch))
-            if self.is_validation_due(step):
-                metrics |= self.validate(step)
+            parts.recovery.trained(step)
+            try:
+                metrics |= self.validate(step) if self.is_validation_due(step) else {}
+            except BaseException:
+                parts.reporter.step(step, metrics, batch)  # A step that is kept keeps its metrics.
+                raise
         metrics |= parts.delivery.metrics()
         # Recorded before it is saved: what a kill in between leaves too much, a resume cuts off again.
         parts.reporter.step(step, metrics, batch)
         with self.timers("time/do_checkpoint/total"):
-            parts.recovery.finish(step)
+            parts.recovery.finish()
         parts.reporter.saved(parts.recovery.last_path)
 
     def rollout(self, step: int) -> tuple[DataProto, dict[str, float]]:

@@ -11,7 +11,7 @@ from roll_core.checkpoint import CheckpointFolder
 from roll_core.cluster.calls import Call, Waiter
 from roll_core.config.schema import RLVRConfig
 from roll_core.data.sampler import PromptSampler
-from roll_core.errors import RollError
+from roll_core.errors import RollError, WorkerDied
 from roll_core.pipelines.interrupts import Interrupts
 from roll_core.pipelines.launch import Crew
 from roll_core.pipelines.recovery import Recovery
@@ -41,7 +41,8 @@ def recovery(tmp_path: Path) -> Recovery:
 
 def test_a_failure_between_steps_saves_the_finished_ones(recovery: Recovery, tmp_path: Path) -> None:
     recovery.begin_training()
-    recovery.finish(1)
+    recovery.trained(1)
+    recovery.finish()
     with pytest.raises(RollError) as caught, recovery.rescue():
         raise RollError("the engine is gone")
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-1"]
@@ -54,18 +55,45 @@ def test_weights_that_were_already_trained_are_not_saved_as_those_of_the_step_be
     recovery: Recovery, tmp_path: Path
 ) -> None:
     recovery.begin_training()
-    recovery.finish(1)
-    with pytest.raises(RollError, match="validation"), recovery.rescue():
+    recovery.trained(1)
+    recovery.finish()
+    with pytest.raises(RollError, match="half trained"), recovery.rescue():
         recovery.begin_training()
-        raise RollError("an engine died in the validation after step 2 was trained")
+        raise RollError("half trained")
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_step_that_is_trained_is_saved_though_its_validation_failed(recovery: Recovery, tmp_path: Path) -> None:
+    recovery.begin_training()
+    recovery.trained(2)
+    with pytest.raises(RollError, match="validation"), recovery.rescue():
+        raise RollError("an engine died in the validation after step 2")
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-2"]
+
+
+def test_engines_end_before_the_trainers_are_asked_to_save(recovery: Recovery, tmp_path: Path) -> None:
+    """They may be waiting for an engine that waits for the one that died."""
+    saved_when_killed: list[bool] = []
+
+    class Engines(Trainer):
+        def kill(self) -> None:
+            saved_when_killed.append((tmp_path / "checkpoint-1").exists())
+
+    recovery.crew.actor_infer = Engines()  # type: ignore[assignment]
+    recovery.trained(1)
+    with pytest.raises(WorkerDied), recovery.rescue():
+        raise WorkerDied("actor_infer rank 0 died")
+    assert saved_when_killed == [False]
+    assert (tmp_path / "checkpoint-1").exists()
+
+
 def test_an_earlier_runs_higher_checkpoint_is_not_what_the_advice_leads_to(recovery: Recovery, tmp_path: Path) -> None:
-    recovery.finish(7)
+    recovery.trained(7)
+    recovery.finish()
     recovery.save(recovery.waiter)
     recovery.begin_training()
-    recovery.finish(2)
+    recovery.trained(2)
+    recovery.finish()
     with pytest.raises(RollError) as caught, recovery.rescue():
         recovery.saved_step = 0
         raise RollError("the engine is gone")
@@ -83,5 +111,6 @@ def test_an_interrupt_in_training_stops_the_run_when_the_step_is_saved(recovery:
     with pytest.raises(KeyboardInterrupt), recovery.interrupts.listening(), recovery.rescue():
         recovery.begin_training()
         os.kill(os.getpid(), signal.SIGINT)
-        recovery.finish(1)
+        recovery.trained(1)
+        recovery.finish()
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-1"]

@@ -27,7 +27,7 @@ def pipeline(**keys: Any) -> rlvr.RlvrPipeline:
 
     weights.send = send
     turns = SimpleNamespace(begin_update=lambda: None, begin_generation=lambda: None)
-    crew = SimpleNamespace(actor_train=None, reference=None, critic=None)
+    crew = SimpleNamespace(actor_train=None, reference=None, critic=None, trainers=[])
     reporter = SimpleNamespace(timers=Timers())
     collector = SimpleNamespace(paused=nullcontext, weights_are=lambda version: None)
     parts: Any = SimpleNamespace(
