@@ -1,37 +1,24 @@
-"""Generation that goes on while others train: a thread that keeps engines and rewards busy.
-
-Prompts are begun as long as no more than a bound are open. When weights change, what runs is aborted, and goes on
-from where it was under the new weights.
-"""
+"""Prompts answered and scored while others train: begun as long as no more than a bound are open."""
 
 from __future__ import annotations
 
-import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from roll_core.cluster.calls import Call
 from roll_core.data.prompts import PromptDataset
 from roll_core.data.sampler import PromptSampler
-from roll_core.errors import CheckpointError, RollError, WorkerDied
+from roll_core.errors import CheckpointError
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
-from roll_core.rollout.prompt_queue import Account, Answer, Ending, OpenPrompt
+from roll_core.rollout.engine_flow import Account, EngineFlow
+from roll_core.rollout.prompt_queue import Answer, OpenPrompt
 from roll_core.rollout.sample import Sample
 from roll_core.rollout.scheduler import RolloutScheduler
 
-POLL_S = 0.05
-"""How long the thread looks at what runs before it looks whether something else is asked of it."""
-CLOSING_S = 10.0
 
-
-class RolloutFlow:
-    """Keeps up to `room` prompts open: on their way through engines and rewards, or waiting for a batch.
-
-    Everything that changes is guarded by one lock. Only the thread talks to engines and rewards, and only while it is
-    not paused.
-    """
+class RolloutFlow(EngineFlow[OpenPrompt]):
+    """Keeps up to `room` prompts open: on their way through engines and rewards, or waiting for a batch."""
 
     def __init__(
         self,
@@ -42,76 +29,12 @@ class RolloutFlow:
         num_samples: int,
         params: SamplingParams,
     ) -> None:
+        super().__init__(scheduler.engines, scheduler.waiter, scheduler.router("least loaded"))
         self.scheduler, self.dataset, self.sampler, self.keeps = scheduler, dataset, sampler, keeps
         self.num_samples, self.params = num_samples, params
-        self.room = 0
-        self.version = 0
-        self.account = Account()
-        self.resumed = 0
         self.dropped: deque[list[Sample]] = deque(maxlen=256)
-        self.changed = threading.Condition()
-        self._open: dict[int, OpenPrompt] = {}
         self._drawn: deque[int] = deque()
         self._replace: deque[str] = deque()
-        self._running: list[Call] = []
-        self._router = scheduler.router("least loaded")
-        self._wants_pause, self._is_paused, self._is_closing = True, False, False
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="rollout", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread, paused."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """End the thread; what is open stays open."""
-        with self.changed:
-            self._is_closing = True
-            self.changed.notify_all()
-        if self._thread.is_alive():
-            self._thread.join(CLOSING_S)
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Nothing runs on any engine in the block; partial responses are kept. May be nested.
-
-        Raises:
-            RollError: whatever ended the thread.
-        """
-        with self.changed:
-            before, self._wants_pause = self._wants_pause, True
-            self.changed.notify_all()
-            self.wait_for(lambda: self._is_paused)
-        yield
-        with self.changed:
-            self._wants_pause = before
-            self.changed.notify_all()
-
-    def begin(self) -> None:
-        """Engines have weights; from here on they may be used."""
-        with self.changed:
-            self._wants_pause = False
-            self.changed.notify_all()
-
-    def wait_for(self, condition: Callable[[], bool]) -> None:
-        """Wait, holding the lock, until something is true or the thread has failed.
-
-        Raises:
-            RollError: whatever ended the thread.
-        """
-        self.changed.wait_for(lambda: self._failure is not None or condition())
-        if self._failure is not None:
-            raise self._failure
-
-    def open_prompts(self) -> list[OpenPrompt]:
-        """All open prompts in the order they were begun. To be called with the lock."""
-        return list(self._open.values())
-
-    def end(self, one: OpenPrompt, ending: Ending) -> None:
-        """A prompt leaves. To be called with the lock."""
-        del self._open[one.number]
-        self.account.ended[ending] += 1
-        self.changed.notify_all()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that is open, and what will be drawn next, as JSON data."""
@@ -145,53 +68,10 @@ class RolloutFlow:
             one = OpenPrompt.from_state(each, self.dataset[each["index"]])
             self._open[one.number] = one
 
-    def _run(self) -> None:
-        try:
-            while not self._is_closing:
-                self._work()
-        except BaseException as error:
-            with self.changed:
-                self._failure = error
-                self.changed.notify_all()
-
-    def _work(self) -> None:
-        with self.changed:
-            generating = any(call.method == "generate" for call in self._running)
-            self._is_paused = self._wants_pause and not generating
-            self.changed.notify_all()
-            if self._wants_pause:
-                self._recall()
-            requests = [] if self._wants_pause else self._next_requests()
-            aborts = self._wants_pause and generating
-            if not self._running and not requests:
-                self.changed.wait(1.0)
-                return
-        if requests:
-            self._running += self._router.submit(requests)
-        if aborts and not any(call.method == "abort" for call in self._running):
-            # Again and again: a call that had not begun when an abort came has not heard of it.
-            self._running += self.scheduler.engines.submit("abort", None)
-        for call in self._finished():
-            self._handle(call)
-
-    def _recall(self) -> None:
-        for request in self._router.recall():
-            one, position = self._find(request.request_id)
-            if one is not None:
-                one.answers[position].is_running = False
-
-    def _finished(self) -> list[Call]:
-        waiter, engines = self.scheduler.waiter, self.scheduler.engines
-        try:
-            return waiter.poll(self._running, POLL_S)
-        except WorkerDied:
-            if not engines.find_lost() or len(engines.lost) == len(engines):
-                raise
-            # It was to abort what it ran; its other calls say the same when they are taken.
-            self._running = [
-                call for call in self._running if call.method != "abort" or call.worker.context.rank not in engines.lost
-            ]
-            return []
+    def _withdrawn(self, request: GenerationRequest) -> None:
+        one, position = self._find(request.request_id)
+        if one is not None:
+            one.answers[position].is_running = False
 
     def _next_requests(self) -> list[list[GenerationRequest]]:
         """Requests of whole prompts: those that were interrupted, then new ones while there is room."""
@@ -225,19 +105,9 @@ class RolloutFlow:
             self._drawn.extend(self.sampler.next_batch())
         return self._drawn.popleft()
 
-    def _handle(self, call: Call) -> None:
-        if call.method == "generate":
-            progress = self._router.take(call)
-            self._running += progress.begun
-            if progress.is_over:
-                self._running.remove(call)
-            if progress.completions:
-                self._answered(progress.completions)
-            return
-        self._running.remove(call)
+    def _ended(self, call: Call) -> None:
         [result] = self.scheduler.waiter.wait([call])
-        if call.method == "compute_rewards":
-            self._scored(self.scheduler.rewards.collect(call, result))
+        self._scored(self.scheduler.rewards.collect(call, result))
 
     def _answered(self, finished: Sequence[Completion]) -> None:
         with self.changed:
@@ -277,14 +147,3 @@ class RolloutFlow:
     def _find(self, request_id: str) -> tuple[OpenPrompt | None, int]:
         _async, number, position, _attempt = request_id.split("/")
         return self._open.get(int(number)), int(position)
-
-
-def check_account(flow: RolloutFlow) -> None:
-    """Every prompt that was drawn was trained, dropped or is open. To be called with the lock.
-
-    Raises:
-        RollError: one was lost or counted twice; a fault of roll-core.
-    """
-    expected, found = flow.account.open_by_account(), len(flow.open_prompts())
-    if expected != found:
-        raise RollError(f"the account of prompts is wrong: {expected} must be open, {found} are ({flow.account})")

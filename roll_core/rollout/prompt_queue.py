@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from roll_core.data.prompts import Prompt
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.rewards import Score, Status
 from roll_core.rollout.sample import Sample, seed_of
-
-Ending = Literal["trained", "filtered", "stale"]
-"""How a prompt leaves the queue: into a batch, dropped by a filter, or too old by the time it was answered."""
 
 
 @dataclass
@@ -26,6 +23,18 @@ class Answer:
     text: str = ""
     score: Score | None = None
     is_running: bool = False
+
+    def take(self, part: Completion, max_new_tokens: int) -> bool:
+        """Add what an engine made; whether the response is complete now."""
+        self.is_running = False
+        self.attempts += 1
+        self.token_ids += part.token_ids
+        self.log_probs += part.log_probs
+        if part.finish_reason == "abort" and len(self.token_ids) < max_new_tokens:
+            return False
+        reason = "length" if part.finish_reason == "abort" else part.finish_reason
+        self.completion = Completion(part.request_id, self.token_ids, self.log_probs, reason, part.weight_version)
+        return True
 
 
 @dataclass
@@ -64,16 +73,7 @@ class OpenPrompt:
 
     def take(self, position: int, part: Completion, max_new_tokens: int) -> bool:
         """Add what an engine made; whether the response is complete now."""
-        answer = self.answers[position]
-        answer.is_running = False
-        answer.attempts += 1
-        answer.token_ids += part.token_ids
-        answer.log_probs += part.log_probs
-        if part.finish_reason == "abort" and len(answer.token_ids) < max_new_tokens:
-            return False
-        reason = "length" if part.finish_reason == "abort" else part.finish_reason
-        answer.completion = Completion(part.request_id, answer.token_ids, answer.log_probs, reason, part.weight_version)
-        return True
+        return self.answers[position].take(part, max_new_tokens)
 
     def samples(self, group: int) -> list[Sample]:
         """The scored responses, once all are done."""
@@ -98,18 +98,6 @@ class OpenPrompt:
         """As it was when the state was taken; what was running then is to be requested again."""
         answers = [_answer_from(each) for each in state["answers"]]
         return cls(int(state["number"]), int(state["index"]), prompt, int(state["first_version"]), answers)
-
-
-@dataclass
-class Account:
-    """How many prompts were drawn, and what became of them. What is neither here nor there is still open."""
-
-    drawn: int = 0
-    ended: dict[Ending, int] = field(default_factory=lambda: {"trained": 0, "filtered": 0, "stale": 0})
-
-    def open_by_account(self) -> int:
-        """Prompts that must still be open; a queue that holds another number has lost or doubled one."""
-        return self.drawn - sum(self.ended.values())
 
 
 def _answer_state(answer: Answer) -> dict[str, Any]:

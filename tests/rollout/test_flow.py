@@ -15,7 +15,8 @@ from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.rewards import Score
 from roll_core.rollout.async_collector import AsyncCollector
 from roll_core.rollout.collector import Collector
-from roll_core.rollout.flow import RolloutFlow, check_account
+from roll_core.rollout.engine_flow import check_account
+from roll_core.rollout.flow import RolloutFlow
 from roll_core.rollout.routing import EngineRouter
 from roll_core.rollout.sample import Sample
 from tests.rollout.groups import Group
@@ -200,7 +201,7 @@ def test_no_sample_is_older_than_the_bound_and_no_prompt_is_lost(ratio: float, o
     with flow.changed:
         check_account(flow)
         assert flow.account.ended == {"trained": 160, "filtered": 0, "stale": 0}
-        assert flow.account.drawn - 160 == len(flow.open_prompts()) <= 4 * (1 + ratio)
+        assert flow.account.drawn - 160 == len(flow.open_rollouts()) <= 4 * (1 + ratio)
     assert flow.scheduler.engines.overlaps == set()
     assert flow.resumed > 0
 
@@ -322,7 +323,7 @@ def test_five_hundred_steps_with_filters_aborts_a_dead_engine_and_a_resume_add_u
     through(second, 251, 500)
     with second.flow.changed:
         check_account(second.flow)
-        account, still_open = second.flow.account, second.flow.open_prompts()
+        account, still_open = second.flow.account, second.flow.open_rollouts()
         assert account.drawn == sum(account.ended.values()) + len(still_open)
         assert account.ended["trained"] == len(trained) == 2000
         assert account.ended["filtered"] > 400 and second.flow.resumed > 0
