@@ -139,6 +139,8 @@ def check_script(arguments: list[str]) -> None:
     """A script is there and has the options; what it is given to change are keys."""
     script, *rest = arguments
     text = (REPOSITORY / script).read_text(encoding="utf-8")
+    if "roll_core.pipelines.launcher" in text:
+        text += (REPOSITORY / "roll_core" / "pipelines" / "launcher.py").read_text(encoding="utf-8")
     assert [option for option in rest if option.startswith("--") and f'"{option}"' not in text] == []
     overrides, problems = parse_overrides([word for word in rest if "=" in word])
     assert problems == []
