@@ -16,6 +16,8 @@ _DOUBLED_TOKEN = re.compile(
     rf"(?P<box>\\\\{_BOX}\\{{0,2}}\{{)|(?P<escaped>\\\\?[{{}}])|\\.|(?P<brace>[{{}}])", re.DOTALL
 )
 _IS_DOUBLED = re.compile(r"(?<!\\)\\\\(?:boxed|fbox)")
+# As TeX reads it, without braces: \boxed 3, and what people mean by \boxed 42.
+_BARE_BOX = re.compile(r"\\(?:boxed|fbox)\s{0,8}(-?[0-9][0-9.,/]{0,40}(?<![.,/]))")
 # Longer answer parts are read from their end.
 _MAX_CHARACTERS = 4_000_000
 
@@ -73,7 +75,8 @@ def last_boxed(text: str) -> str | None:
             if start >= 0 and (best is None or start > best[0]):
                 best = (start, content, token.start())
     if best is None:
-        return None
+        bare = _BARE_BOX.findall(text)
+        return bare[-1] if bare else None
     _, content, end = best
     return _unescaped(text[content:end], is_doubled, text[:content].endswith("\\{"))
 

@@ -25,7 +25,11 @@ BOXES = [
     (r"\boxed{}", ""),
     (r"\boxed{\begin{pmatrix}1\\2\end{pmatrix}}", r"\begin{pmatrix}1\\2\end{pmatrix}"),
     ("the answer is 7", None),
-    (r"\boxed 7", None),
+    (r"\boxed 7", "7"),
+    (r"$\boxed7$", "7"),
+    (r"First \boxed{5}, and later \boxed 7", "5"),
+    (r"The sum, \boxed -3.", "-3"),
+    (r"Put it in \boxed please", None),
     (r"\boxed{7", None),
     ("", None),
 ]

@@ -13,6 +13,7 @@ Choices where mathematics alone does not decide:
 - An inequality in one variable equals the interval of its solutions.
 - A decimal equals a number that no finite decimal is equal to (1/3, pi) if it agrees with it to all its digits and has
   at least six. Two decimals must be exactly equal.
+- Congruences state least residues: `10 \bmod 7`, `x \equiv 3 \pmod 7` and a bare 3 are equal.
 - Letters and words are compared without regard to case.
 """
 
@@ -31,6 +32,7 @@ from roll_core.rewards.mathematics.structure import (
     Matrix,
     Node,
     Relation,
+    Residue,
     Scalar,
     SetOperation,
     Word,
@@ -125,7 +127,7 @@ def _verdict(reference: str, answer: str, algebra: Algebra) -> bool:
     if _folded(_without_text(reference)) == _folded(_without_text(answer)):
         return True
     choice = _CHOICE.fullmatch(reference)
-    chosen = _CHOICE_WITH_TEXT.fullmatch(answer)
+    chosen = _CHOICE_WITH_TEXT.fullmatch(_without_text(answer))
     if chosen and choice:
         return chosen.group(1).lower() == choice.group(1).lower()
     if chosen and answer.startswith("("):
@@ -153,7 +155,7 @@ def _is_plain(node: Node) -> bool:
         value = units.split_unit(node.text)[0].removesuffix("%").strip()
         is_symbol = re.fullmatch(r"[A-Za-z]|-?\\infty", value) is not None
         return is_symbol or exact.exact_value(value) is not None or _BASE_NUMERAL.fullmatch(value) is not None
-    return isinstance(node, Word) or (isinstance(node, Items) and all(_is_plain(item) for item in node.items))
+    return isinstance(node, Word | Residue) or (isinstance(node, Items) and all(_is_plain(item) for item in node.items))
 
 
 def _folded(text: str) -> str:
@@ -181,6 +183,8 @@ def _same(reference: Node, answer: Node, algebra: Algebra) -> bool:
         return _same_single(reference, answer, algebra)
     if isinstance(reference, Matrix) or isinstance(answer, Matrix):
         return _same_matrix(reference, answer, algebra)
+    if isinstance(reference, Residue) or isinstance(answer, Residue):
+        return _same_residue(reference, answer)
     if isinstance(reference, Scalar) and isinstance(answer, Scalar):
         return _same_scalar(reference.text, answer.text, algebra)
     return False
@@ -196,7 +200,7 @@ def _is_region(node: Node) -> bool:
 def _may_be_region(node: Node) -> bool:
     if isinstance(node, Items):
         return not node.is_bracketed or len(node.items) == 2
-    return not isinstance(node, Word | Matrix)
+    return not isinstance(node, Word | Matrix | Residue)
 
 
 def _same_items(reference: Items, answer: Items, algebra: Algebra) -> bool:
@@ -266,6 +270,12 @@ def _same_matrix(reference: Node, answer: Node, algebra: Algebra) -> bool:
     if not isinstance(reference, Matrix) or not isinstance(answer, Matrix) or len(reference.rows) != len(answer.rows):
         return False
     return all(_same_sequence(expected, given, algebra) for expected, given in zip(reference.rows, answer.rows))
+
+
+def _same_residue(reference: Node, answer: Node) -> bool:
+    """Beside a congruence, a bare number is its least residue. Two residues were equal before, or differ."""
+    residue, other = (reference, answer) if isinstance(reference, Residue) else (answer, reference)
+    return isinstance(residue, Residue) and isinstance(other, Scalar) and exact.exact_value(other.text) == residue.value
 
 
 def _same_relation(reference: Relation, answer: Relation, algebra: Algebra) -> bool:

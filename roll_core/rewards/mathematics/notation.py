@@ -60,6 +60,10 @@ _WRAPPER = re.compile(
     r"\\(text|textbf|textit|textrm|textsf|texttt|textnormal|mathrm|mathbf|mathit|mathsf|mathnormal|mbox|hbox|emph"
     r"|boldsymbol|bm|operatorname|underline|boxed|fbox) ?\*? ?\{([^{}]*)\}"
 )
+_COLOUR = re.compile(r"\\(?:textcolor|color) ?(?:\[[^\[\]]*\] ?)?\{[^{}]*\}")
+_ALIGNED = re.compile(
+    r"\\begin ?\{(aligned|align\*?|gathered|split)\}(?P<body>(?:(?!\\begin).)*)\\end ?\{\1\}", re.DOTALL
+)
 _WRAPPED_WORD = re.compile(r"\\(?:text[a-z]{0,6}|mathrm|mathbf|mbox|boldsymbol|boxed|fbox) ?\{ ?(\x00\{[^{}]*\}) ?\}")
 _FUNCTIONS = frozenset(
     (
@@ -114,6 +118,8 @@ _REPLACEMENTS = [
     (re.compile(r"\\cdot(?![A-Za-z]) ?"), r"\\cdot "),
 ]
 # LaTeX takes the next token as an argument where no brace follows: \frac12, \sqrt2, x^2, 10^-3.
+# A line break at the end of LaTeX, and the full stop of a sentence.
+_LINE_END = re.compile(r"(?:\\\\|[.,;: ])+$")
 _NUM_ARGUMENTS = {"\\frac": 2, "\\binom": 2, "\\sqrt": 1}
 _TOKEN = re.compile(r"\{|\\[A-Za-z]+|[0-9A-Za-z]")
 _BARE_SUPERSCRIPT = re.compile(r"\^ ?(-? ?\d+|[A-Za-z])")
@@ -127,7 +133,8 @@ def clean(text: str) -> str:
     text = text.replace("\\$", DOLLAR).replace("\\!", "")
     text = re.sub(r"^([-+]? ?)\$(?=[\d.]+$)", rf"\1{DOLLAR}", text.strip())
     text = re.sub(r"(?<!\\)\\[()\[\]]|\$", " ", text)
-    text = _SPACE.sub(" ", _LAYOUT.sub(" ", text))
+    text = _SPACE.sub(" ", _LAYOUT.sub(" ", _COLOUR.sub("", text)))
+    text = _ALIGNED.sub(_without_columns, text)
     text = _unwrap(text)
     for pattern, replacement in _REPLACEMENTS:
         text = pattern.sub(replacement, text)
@@ -135,7 +142,13 @@ def clean(text: str) -> str:
     text = _BARE_SUPERSCRIPT.sub(lambda match: "^{" + match.group(1).replace(" ", "") + "}", text)
     text = _BARE_SUBSCRIPT.sub(r"_{\1}", text)
     text = re.sub(r" +", " ", text)
-    return text.strip().rstrip(".,;: ").lstrip("=:, ")
+    return _LINE_END.sub("", text).lstrip("=:, ")
+
+
+def _without_columns(match: re.Match[str]) -> str:
+    """Lines of aligned formulas: one line is itself, several stay a list."""
+    body = re.sub(r"(?<!\\)&", " ", match["body"]).strip().removesuffix("\\\\").strip()
+    return rf"\begin{{aligned}}{body}\end{{aligned}}" if "\\\\" in body else body
 
 
 def _to_ascii(text: str) -> str:

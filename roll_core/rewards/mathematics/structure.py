@@ -48,6 +48,14 @@ _SHORT_WORDS = frozenset(
 )
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])|(?<![\d. ])\d{1,3}(?: \d{3})+(?![\d /])")
 
+# What a congruence gives: 3 \pmod 7, x \equiv 3 \pmod{7}, 10 \bmod 7, 3 (mod 7).
+_MODULUS = re.compile(
+    r" ?[(]? ?(?:\\[pb]?mod(?![A-Za-z])|\\text\{ ?mod ?\}|(?<![A-Za-z\\])mod(?![A-Za-z])) ?"
+    r"(?P<brace>\{)? ?(?P<modulus>[1-9][0-9]{0,30}) ?(?(brace)\}) ?[)]?"
+)
+_CONGRUENT = re.compile(r"^[A-Za-z](?:_\{\w+\})? ?\\equiv(?![A-Za-z])")
+_EITHER_SIGN = re.compile(r"\\(?:pm|mp)(?![A-Za-z])")
+_INTEGER = re.compile(r"-?[0-9]{1,300}")
 _DOMAIN = re.compile(r"\(?[a-z](?:_\{\w+\})? ?\\in ?\\mathbb ?\{?[ZNQ]\}?(?:[_^]\{[^{}]*\})?\)?")
 # 11:00 and 3:30 pm, which are no ratios.
 _TIME = re.compile(r"\d{1,2}:0\d|\d{1,2}:\d\d ?[ap]\.? ?m\.?", re.IGNORECASE)
@@ -120,7 +128,15 @@ class Matrix:
     rows: tuple[tuple[Node, ...], ...]
 
 
-Node = Scalar | Word | Items | SetOperation | Relation | Matrix
+@dataclass(frozen=True)
+class Residue:
+    """An integer as its least residue: what `10 \\bmod 7` and `x \\equiv 3 \\pmod 7` say."""
+
+    value: int
+    modulus: int
+
+
+Node = Scalar | Word | Items | SetOperation | Relation | Matrix | Residue
 
 REALS = Items((Scalar("-\\infty"), Scalar("\\infty")), "(", ")")
 NOTHING = Items((), "{", "}")
@@ -167,6 +183,9 @@ def read(text: str, depth: int = 0) -> Node:
     parts, separators = _split(text, _ARROWS)
     if separators and parts[-1].strip():
         return read(parts[-1], depth + 1)
+    residues = _read_residues(text)
+    if residues is not None:
+        return residues
     parts, separators = _split(text, _SEPARATORS)
     if separators:
         # "k in Z" beside an answer explains the letter.
@@ -227,6 +246,19 @@ def _read_relation(sides: list[str], operators: list[str], depth: int) -> Node:
     return Relation(tuple(side.strip() for side in sides), tuple(operators))
 
 
+def _read_residues(text: str) -> Node | None:
+    """One residue, or several with one modulus behind them: `x \\equiv 3, 5 \\pmod 8`."""
+    match = _MODULUS.search(text)
+    if match is None or text[match.end() :].strip():
+        return None
+    values = [value.strip() for value in _split(_CONGRUENT.sub("", text[: match.start()]), _SEPARATORS)[0]]
+    if not all(_INTEGER.fullmatch(value) for value in values):
+        return None
+    modulus = int(match["modulus"])
+    items = tuple(Residue(int(value) % modulus, modulus) for value in values)
+    return items[0] if len(items) == 1 else Items(items)
+
+
 def _read_bracketed(text: str, depth: int) -> Node | None:
     tokens = [token.group() for token in _TOKEN.finditer(text)]
     left, right = tokens[0], tokens[-1]
@@ -259,9 +291,9 @@ def _first_close(tokens: Sequence[str]) -> int:
 
 
 def _read_plain(text: str, depth: int) -> Node:
-    if "\\pm" in text or "\\mp" in text:
-        upper = text.replace("\\pm", "+").replace("\\mp", "-")
-        lower = text.replace("\\pm", "-").replace("\\mp", "+")
+    if _EITHER_SIGN.search(text):
+        upper = _EITHER_SIGN.sub(lambda sign: "+" if sign.group() == "\\pm" else "-", text)
+        lower = _EITHER_SIGN.sub(lambda sign: "-" if sign.group() == "\\pm" else "+", text)
         return Items((read(upper.lstrip("+ "), depth + 1), read(lower, depth + 1)))
     word = _as_word(text)
     if word is None:

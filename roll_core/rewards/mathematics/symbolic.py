@@ -29,6 +29,7 @@ from roll_core.rewards.mathematics.structure import (
     Matrix,
     Node,
     Relation,
+    Residue,
     Scalar,
     SetOperation,
     Word,
@@ -370,6 +371,6 @@ def can_read(node: Node) -> str | None:
     elif isinstance(node, Matrix):
         children = [cell for row in node.rows for cell in row]
     else:
-        assert isinstance(node, Word)
+        assert isinstance(node, Word | Residue)
         return None
     return next((problem for child in children if (problem := can_read(child)) is not None), None)

@@ -48,7 +48,9 @@ _EMPTY = frozenset({"unit", "of", "the", "a", "approximately", "about", "total",
 _POWER = r"(?: ?\^ ?\{? ?-?\d ?\}?)?"
 _WORD = rf"(?:\\text\{{[^{{}}]*\}}|[A-Za-z]+){_POWER}"
 _UNIT = rf"{_WORD}(?: ?(?:/|\\cdot )? ?{_WORD})*"
-_TRAILING = re.compile(rf"^(?P<value>.*[\d)}}!.])(?P<space> ?)(?P<unit>{_UNIT})$", re.DOTALL)
+# In 5x \text{ cm} the letter belongs to the value.
+_VALUE_END = r"[\d)}!.]|\\pi|(?<![A-Za-z\\])[A-Za-z](?= ?\\text)"
+_TRAILING = re.compile(rf"^(?P<value>.*(?:{_VALUE_END}))(?P<space> ?)(?P<unit>{_UNIT})$", re.DOTALL)
 _CURRENCY = re.compile(
     rf"^(?P<sign>-?) ?(?:(?P<dollar>{DOLLAR}|US{DOLLAR}|USD|\\text\{{USD ?\}})|\u20ac|\u00a3|Rs\.?) ?"
 )
@@ -88,7 +90,7 @@ def split_unit(text: str) -> tuple[str, Unit]:
         return degrees.group("value"), Unit({f"degree {scale}": 1}) if scale else DEGREE
     text = text.replace(DOLLAR, r"\text{dollar}")
     match = _TRAILING.match(text)
-    if match is None or not re.search(r"\d", match.group("value")):
+    if match is None or not re.search(r"\d|\\pi|^[A-Za-z]$", match.group("value")):
         return text, NO_UNIT
     if "\\text" not in match.group("unit") and not _is_plain_unit(match):
         return text, NO_UNIT
