@@ -117,7 +117,7 @@ def instructions_of(sample: RewardSample) -> list[Instruction]:
         kwargs = _parsed(sample.fields.get("kwargs"), "kwargs")
         if not isinstance(ids, list) or not ids or not isinstance(kwargs, list) or len(ids) != len(kwargs):
             raise BadInstruction("instruction_id_list and kwargs must be lists of the same length, and not empty")
-        return [_instruction(name, given, PUBLISHED, "instruction id") for name, given in zip(ids, kwargs)]
+        return _each_once([_instruction(name, given, PUBLISHED, "instruction id") for name, given in zip(ids, kwargs)])
     truth = _parsed(sample.ground_truth, "ground_truth")
     if truth is None:
         raise BadInstruction("the row has no instruction: neither ground_truth nor instruction_id_list is filled")
@@ -128,6 +128,16 @@ def instructions_of(sample: RewardSample) -> list[Instruction]:
         arguments = {key: value for key, value in one.items() if key != "func_name"}
         found.append(_instruction(one["func_name"], arguments, GUIDE, "function"))
     return found
+
+
+def _each_once(instructions: list[Instruction]) -> list[Instruction]:
+    """Published rows were found that repeat an id and leave its arguments behind: what was meant, nobody knows."""
+    for position, one in enumerate(instructions):
+        if any(
+            one.name == other.name and one.arguments.given == other.arguments.given for other in instructions[:position]
+        ):
+            raise BadInstruction(f"instruction_id_list names {one.name} twice with the same arguments")
+    return instructions
 
 
 def _instruction(name: Any, given: Any, table: Any, kind: str) -> Instruction:

@@ -252,3 +252,33 @@ def test_this_install_can_tell_languages_and_says_what_is_missing_where_it_canno
     first, second = IFEvalReward.self_test()
     assert first.startswith("ifeval tells languages with py3langid, which cannot be imported")
     assert second == "try: pip install 'roll-core[ifeval]'"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "is_followed"),
+    [
+        ("This is a fine day and we walk.", "en", True),
+        ("This is a fine day and we walk.", "de", False),
+        ("Das ist gut.", "de", True),
+        ("Das ist gut.", "it", False),
+        ("Merci!", "fr", True),
+        ("Hola mundo", "es", True),
+        ("La respuesta es sí.", "fr", False),
+        ("OK", "de", True),
+    ],
+)
+def test_a_short_text_is_in_each_language_it_may_well_be_in(text: str, code: str, is_followed: bool) -> None:
+    fields = {"instruction_id_list": ["language:response_language"], "kwargs": [{"language": code}]}
+    score = IFEvalReward().score(RewardSample("a", "", text, "", "ifeval", fields))
+    assert score == Score(float(is_followed), reason="" if is_followed else "not followed: language:response_language")
+
+
+def test_an_instruction_given_twice_with_the_same_arguments_is_a_problem_of_its_row() -> None:
+    def problem(*kwargs: dict[str, Any]) -> str | None:
+        fields = {"instruction_id_list": ["keywords:existence"] * len(kwargs), "kwargs": list(kwargs)}
+        return IFEvalReward().row_problem(RewardSample("a", "", "", "", "ifeval", fields))
+
+    assert problem({"keywords": ["sun"]}, {"keywords": ["moon"]}) is None
+    assert problem({"keywords": ["sun"]}, {"keywords": ["sun"], "num_words": None}) == (
+        "instruction_id_list names keywords:existence twice with the same arguments"
+    )
