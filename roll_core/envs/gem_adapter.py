@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import logging
 import random
+import re
 from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
@@ -42,6 +43,9 @@ class GemEnvironment(Environment):
     def reset(self, seed: int) -> tuple[str, dict[str, Any]]:
         """Begin anew; what is random comes from the seed."""
         self.num_steps, self.state = 0, _initial_state(seed)
+        if hasattr(self.inner, "idx"):
+            # Environments over a data set count their episodes here, and draw another set after so many. (0.1.0)
+            self.inner.idx = 0
         with self._private_randomness():
             # numpy's old generator, which gem seeds, takes 32 bits.
             observation, info = self.inner.reset(seed=seed % 2**32)
@@ -101,9 +105,19 @@ def _made(id: str, options: Mapping[str, Any]) -> Any:
     gem = _imported()
     try:
         return gem.make(id, **options)
-    except (ImportError, TypeError, ValueError) as error:
+    # LookupError: word lists of nltk, which some games need, are downloaded apart from it.
+    except (ImportError, LookupError, TypeError, ValueError) as error:
         shown = ", ".join(f"{key}={value!r}" for key, value in options.items()) or "no options"
-        raise RollError(f"gem-llm cannot make '{id}' with {shown}: {error}\n  try: another env_config.id") from error
+        raise RollError(
+            f"gem-llm cannot make '{id}' with {shown}: {_without_frame(error)}\n  try: another env_config.id"
+        ) from error
+
+
+def _without_frame(error: Exception) -> str:
+    """Its message; nltk frames those of its own in stars, colours and empty lines."""
+    text = re.sub(r"\x1b\[\d*m", "", str(error))
+    lines = [line.strip() for line in text.splitlines() if line.strip(" *")]
+    return " ".join(lines) if isinstance(error, LookupError) else text
 
 
 def _imported() -> ModuleType:

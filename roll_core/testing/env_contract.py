@@ -64,6 +64,7 @@ class Seen:
     terminated: bool = False
     truncated: bool = False
     metrics: Mapping[str, float] | None = None
+    suffix: str = ""
 
 
 class EnvContract(Contract):
@@ -225,7 +226,7 @@ def _began(returned: Any) -> Seen:
     assert isinstance(info, Mapping), f"info is {info!r}"
     for name in ("env_instruction", "suffix"):
         assert isinstance(info.get(name, ""), str), f"info['{name}'] is {info[name]!r}"
-    return Seen(_text(text))
+    return Seen(_text(text), suffix=info.get("suffix", ""))
 
 
 def _stepped(returned: Any) -> Seen:
@@ -239,7 +240,7 @@ def _stepped(returned: Any) -> Seen:
     assert set(modes.values()) <= set(AGGREGATIONS), f"metrics_agg_mode knows {', '.join(AGGREGATIONS)}, not {modes}"
     assert isinstance(info.get("suffix", ""), str), f"info['suffix'] is {info['suffix']!r}"
     assert type(terminated) is bool and type(truncated) is bool, f"not booleans: {terminated!r}, {truncated!r}"
-    return Seen(_text(text), _number(reward, "reward"), terminated, truncated, metrics)
+    return Seen(_text(text), _number(reward, "reward"), terminated, truncated, metrics, info.get("suffix", ""))
 
 
 def _text(value: Any) -> str:

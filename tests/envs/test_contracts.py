@@ -11,6 +11,7 @@ from roll_core.envs.arithmetic import evaluate, shown
 from roll_core.envs.base import BUILTIN_ENVIRONMENTS
 from roll_core.envs.calculator import Calculator
 from roll_core.envs.frozen_lake import ACTIONS, FrozenLake
+from roll_core.envs.gem_adapter import GemEnvironment
 from roll_core.envs.guess_number import GuessNumber
 from roll_core.envs.sokoban import Sokoban
 from roll_core.testing.env_contract import EnvContract
@@ -96,11 +97,35 @@ class TestGem(EnvContract):
     options = {"id": "game:Mastermind-v0-hard"}
     unavailable = missing("gem")
 
+    @staticmethod
+    def winning_answers(environment: GemEnvironment) -> Iterable[str]:
+        return [rf"\boxed{{{' '.join(map(str, environment.inner.game_code))}}}"]
+
 
 class TestGemNumber(EnvContract):
     environment = "gem"
     options = {"id": "game:GuessTheNumber-v0-hard"}
     unavailable = missing("gem")
+
+    @staticmethod
+    def winning_answers(environment: GemEnvironment) -> Iterable[str]:
+        return [rf"\boxed{{{environment.inner.game_number}}}"]
+
+
+class TestGemPuzzle(EnvContract):
+    environment = "gem"
+    options = {"id": "game:FifteenPuzzle-v0-hard"}
+    unavailable = missing("gem")
+
+
+class TestGemReasoning(EnvContract):
+    environment = "gem"
+    options = {"id": "rg:leg_counting"}
+    unavailable = missing("gem")
+
+    @staticmethod
+    def winning_answers(environment: GemEnvironment) -> Iterable[str]:
+        return [rf"\boxed{{{environment.inner.data['answer']}}}"]
 
 
 def test_no_built_in_environment_is_left_out() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import random
 import sys
@@ -41,6 +42,13 @@ def test_observations_rewards_and_suffixes_come_through() -> None:
     assert (reward, terminated, info["metrics"]) == (1.0, True, {"success": 1.0})
 
 
+def test_a_seed_decides_however_many_episodes_were_played_before() -> None:
+    pytest.importorskip("gem", reason="there is no package 'gem-llm' here")
+    made = make_environment("gem", {"id": "rg:leg_counting", "kwargs": {"size": 5}})
+    first, _ = made.reset(3)
+    assert [made.reset(3)[0] for _ in range(12)] == [first] * 12
+
+
 def test_what_it_draws_is_not_drawn_from_the_process() -> None:
     random.seed(1)
     before = random.getstate()
@@ -60,3 +68,11 @@ def test_an_unknown_environment_is_told() -> None:
     guessing()
     with pytest.raises(RollError, match=r"gem-llm cannot make 'game:Nothing' with no options: .*not found in registry"):
         make_environment("gem", {"id": "game:Nothing"})
+
+
+def test_a_word_list_that_is_not_there_is_told_without_its_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    guessing()
+    nltk = importlib.import_module("nltk")
+    monkeypatch.setattr(nltk.data, "path", [])
+    with pytest.raises(RollError, match=r"^gem-llm cannot make 'game:Wordle-v0-easy' with no options: Resource words"):
+        make_environment("gem", {"id": "game:Wordle-v0-easy"})
