@@ -47,7 +47,6 @@ class CustomEnv(Section):
     without_effect: ClassVar[dict[str, str]] = {
         "user_prompt_format": "what an environment shows is its agent_template's",
         "agent_runner_cls": "environments are stepped by their env_manager_cls",
-        "use_thread_lock": "the environments of a process take turns",
     }
 
     env_type: str | None = None
@@ -60,6 +59,9 @@ class CustomEnv(Section):
     next_step_template: str | None = None
     history_length: NotNegative | None = None
     max_env_step_concurrent: NotNegative | None = None
+    """How many may be reset or stepped at once, in all processes; 0 and none set no bound."""
+    use_thread_lock: bool = False
+    """Those of one process take turns, as if they were not made for threads."""
     tool_wrapper: Any = None
     env_config: Options = Field(default_factory=dict)
 

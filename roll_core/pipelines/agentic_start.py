@@ -85,7 +85,12 @@ def _collector(
 
     is_training = name == "train_env_manager"
     batch_size = config.rollout_batch_size if is_training else config.val_batch_size
-    pool = EnvPool(kinds_of(config, manager), num_processes(config, manager), config.env_monitor.hung_timeout)
+    pool = EnvPool(
+        kinds_of(config, manager),
+        num_processes(config, manager),
+        config.env_monitor.hung_timeout,
+        limits_of(config, manager),
+    )
     styles = {tag: style_of(config, tag) for tag in manager.tags}
     rollout = EnvRollout(started.crew.actor_infer, pool, started.waiter, words.dialogue, styles, config.seed)
     tags = tags_of_groups(manager.tags, manager.num_env_groups, manager.num_groups_partition)
@@ -113,7 +118,7 @@ def kinds_of(config: AgenticConfig, manager: EnvManagerConfig) -> Mapping[str, K
     found = {}
     for tag in manager.tags:
         env = config.custom_envs[tag]
-        found[tag] = Kind(env.env_type or tag, dict(env.env_config))
+        found[tag] = Kind(env.env_type or tag, dict(env.env_config), env.use_thread_lock)
     return found
 
 
@@ -140,8 +145,13 @@ def num_processes(config: AgenticConfig, manager: EnvManagerConfig) -> int:
     count = manager.num_env_groups * (manager.group_size + manager.group_size_redundancy)
     each = manager.max_env_num_per_worker
     number = -(-count // each) if each else min(8, len(os.sched_getaffinity(0)))
-    limits = [config.custom_envs[tag].max_env_step_concurrent for tag in manager.tags]
-    return max(1, min([number, count, *(limit for limit in limits if limit)]))
+    return max(1, min(number, count))
+
+
+def limits_of(config: AgenticConfig, manager: EnvManagerConfig) -> Mapping[str, int]:
+    """How many environments of a tag may be at work at once, where the config says so."""
+    given = {tag: config.custom_envs[tag].max_env_step_concurrent for tag in manager.tags}
+    return {tag: limit for tag, limit in given.items() if limit}
 
 
 def _filter(config: AgenticConfig, manager: EnvManagerConfig, mode: str) -> GroupFilter | None:

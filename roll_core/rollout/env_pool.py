@@ -10,21 +10,53 @@ import socket
 import subprocess
 import sys
 import time
-from collections import deque
+from abc import ABC, abstractmethod
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from roll_core.objects import absolute_spec
 from roll_core.rewards.child import receive_message, send_message
-from roll_core.rollout.env_process import Act, Begin, Fault, Kind, Observed, Setup
+from roll_core.rollout.env_process import Act, Begin, Fault, FaultKind, Kind, Observed, Setup
 
 START_TIMEOUT_S = 120.0
 """Seconds that a process may take to import what its environments need."""
+THREADS = 128
+"""Environments of a process that are at work at once; the others wait until one is done. Without a bound, those that
+compute would share the process's one core until all of them seemed to hang."""
 _SEND_TIMEOUT_S = 30.0
 _ENTRY = "import sys; from roll_core.rollout.env_process import main; main(int(sys.argv[1]))"
 
 Order = Begin | Act
+Answer = Observed | Fault
+
+
+class Environments(ABC):
+    """Environments in numbered slots, each with at most one order at a time."""
+
+    restarts = 0
+    """Processes that were killed or ended, and were replaced."""
+
+    @abstractmethod
+    def submit(self, orders: Sequence[Order]) -> None:
+        """Have orders carried out."""
+
+    @abstractmethod
+    def poll(self, seconds: float) -> list[tuple[int, Answer]]:
+        """Slots that have answered, with their answers; waits at most so long for the first."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End all processes. May be called again."""
+
+    def run(self, orders: Sequence[Order]) -> list[Answer]:
+        """The answers, in the order of the orders, where nothing else is under way."""
+        self.submit(orders)
+        answers: dict[int, Answer] = {}
+        while len(answers) < len(orders):
+            answers |= self.poll(1.0)
+        return [answers[order.slot] for order in orders]
 
 
 @dataclass
@@ -39,34 +71,52 @@ class _Episode:
 
 @dataclass(eq=False)
 class _Child:
+    """A process. `sent` are orders it is at, with their deadlines; `suspects` those that one of them has ended."""
+
     process: subprocess.Popen[bytes]
     connection: socket.socket
-    orders: deque[tuple[int, Order]] = field(default_factory=deque)
-    deadline: float = 0.0
+    deadline: float
+    waiting: deque[Order]
+    is_ready: bool = False
+    sent: dict[int, tuple[Order, float]] = field(default_factory=dict)
+    suspects: set[int] = field(default_factory=set)
 
 
-class EnvPool:
-    """Carries out orders for environments in numbered slots, in `num_processes` processes.
+class EnvPool(Environments):
+    """Environments in `num_processes` processes, each environment in a thread of its own.
 
     A slot stays in one process. An environment that takes longer than the deadline is killed together with its
-    process; the others that were in it are brought back by playing their actions again. A pool is used from one
-    thread, which must not end before the pool is closed.
+    process; the others that were in it are brought back by playing their actions again. Where a process ends by
+    itself, those that were at work are played again one by one, until the one that ends it is found. A pool is used
+    from one thread, which must not end before the pool is closed.
 
     Args:
         kinds: kinds of environments by tag.
         deadline_s: wall-clock seconds for one `reset` or `step`.
+        limits: by tag, how many environments may be at work at once in all processes.
     """
 
-    def __init__(self, kinds: Mapping[str, Kind], num_processes: int = 1, deadline_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        kinds: Mapping[str, Kind],
+        num_processes: int = 1,
+        deadline_s: float = 60.0,
+        limits: Mapping[str, int] | None = None,
+    ) -> None:
         if num_processes < 1:
             raise ValueError(f"environments need at least one process, not {num_processes}")
         if deadline_s <= 0:
             raise ValueError(f"a deadline must be positive, not {deadline_s}")
-        self.kinds = {tag: Kind(absolute_spec(kind.spec), dict(kind.options)) for tag, kind in kinds.items()}
-        self.num_processes, self.deadline_s = num_processes, deadline_s
-        self.restarts = 0
+        self.kinds = {
+            tag: replace(kind, spec=absolute_spec(kind.spec), options=dict(kind.options)) for tag, kind in kinds.items()
+        }
+        self.num_processes, self.deadline_s, self.limits = num_processes, deadline_s, dict(limits or {})
+        self._selector = selectors.DefaultSelector()
         self._children: dict[int, _Child] = {}
         self._episodes: dict[int, _Episode] = {}
+        self._tags: dict[int, str] = {}
+        self._at_work: Counter[str] = Counter()
+        self._answers: list[tuple[int, Answer]] = []
 
     def __enter__(self) -> EnvPool:
         return self
@@ -74,91 +124,119 @@ class EnvPool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def run(self, orders: Sequence[Order]) -> list[Observed | Fault]:
-        """The answers, in the order of the orders; at most one order per slot."""
-        answers: dict[int, Observed | Fault] = {}
-        shares: dict[int, deque[tuple[int, Order]]] = {}
-        for index, order in enumerate(orders):
-            shares.setdefault(order.slot % self.num_processes, deque()).append((index, order))
-        with selectors.DefaultSelector() as selector:
-            for place, share in shares.items():
-                self._send(place, share, selector, answers)
-            while busy := {place: child for place, child in self._children.items() if child.orders}:
-                self._wait(busy, selector, answers)
-        return [answers[index] for index in range(len(orders))]
+    def submit(self, orders: Sequence[Order]) -> None:
+        """Have orders carried out."""
+        for order in orders:
+            if isinstance(order, Begin):
+                self._tags[order.slot] = order.tag
+            place = order.slot % self.num_processes
+            if place not in self._children:
+                self._start(place, deque())
+            self._children[place].waiting.append(order)
+        self._send()
+
+    def poll(self, seconds: float) -> list[tuple[int, Answer]]:
+        """Slots that have answered, with their answers; waits at most so long for the first."""
+        until = time.monotonic() + seconds
+        while not self._answers and any(child.waiting or child.sent for child in self._children.values()):
+            left = max(0.0, until - time.monotonic())
+            self._wait(left)
+            self._send()
+            if left == 0.0:
+                break
+        answers, self._answers = self._answers, []
+        return answers
 
     def close(self) -> None:
         """End all processes. May be called again."""
         for child in self._children.values():
+            self._selector.unregister(child.connection)
             child.connection.close()
+        until = time.monotonic() + 2.0
         for child in self._children.values():
             # Its environments are closed on the way, if they do it at once.
             with contextlib.suppress(subprocess.TimeoutExpired):
-                child.process.wait(2.0)
+                child.process.wait(max(0.0, until - time.monotonic()))
             _kill(child)
         self._children.clear()
         self._episodes.clear()
+        self._at_work.clear()
 
-    def _send(
-        self,
-        place: int,
-        share: deque[tuple[int, Order]],
-        selector: selectors.BaseSelector,
-        answers: dict[int, Observed | Fault],
-    ) -> None:
-        child = self._children.get(place)
-        if child is None:
-            child = self._children[place] = self._start()
-        child.orders = share
-        selector.register(child.connection, selectors.EVENT_READ, place)
-        child.deadline = time.monotonic() + self._allowed(child)
-        try:
-            child.connection.settimeout(_SEND_TIMEOUT_S)
-            send_message(child.connection, [self._as_sent(order) for _, order in share])
-        except OSError:
-            self._replace(place, "crash", selector, answers)
+    def _send(self) -> None:
+        for place, child in list(self._children.items()):
+            if child.waiting and not child.sent and child.is_ready and child.process.poll() is not None:
+                self._crashed(place)  # With nothing to do: none of its environments is to blame.
+                continue
+            while child.is_ready and (order := self._next(child)) is not None:
+                child.waiting.remove(order)
+                sent = self._as_sent(order)
+                child.sent[order.slot] = order, time.monotonic() + self.deadline_s * _plays(sent)
+                self._at_work[self._tags[order.slot]] += 1
+                try:
+                    send_message(child.connection, sent)
+                except OSError:
+                    self._crashed(place)
+                    break
+
+    def _next(self, child: _Child) -> Order | None:
+        """What the child may begin now: a bounded number in all and by tag, and one at a time while one is sought."""
+        if len(child.sent) >= (1 if child.suspects else THREADS):
+            return None
+        for order in child.waiting:
+            tag = self._tags[order.slot]
+            is_full = tag in self.limits and self._at_work[tag] >= self.limits[tag]
+            if self.kinds[tag].takes_turns:
+                is_full |= any(self._tags[slot] == tag for slot in child.sent)
+            if not is_full:
+                return order
+        return None
 
     def _as_sent(self, order: Order) -> Order:
         """An act in an environment that was lost begins it anew and plays everything again, the act included."""
         episode = self._episodes.get(order.slot)
         if isinstance(order, Begin) or episode is None or not episode.is_lost:
             return order
-        return replace(episode.begin, actions=tuple(episode.actions), expected=episode.last_text, then=order.action)
+        actions = (*episode.begin.actions, *episode.actions)
+        return replace(episode.begin, actions=actions, expected=episode.last_text, then=order.action)
 
-    def _allowed(self, child: _Child) -> float:
-        order = self._as_sent(child.orders[0][1])
-        plays = 2 + len(order.actions) if isinstance(order, Begin) and order.then is not None else 1
-        return self.deadline_s * plays
-
-    def _wait(
-        self, busy: Mapping[int, _Child], selector: selectors.BaseSelector, answers: dict[int, Observed | Fault]
-    ) -> None:
-        wait_s = max(0.0, min(child.deadline for child in busy.values()) - time.monotonic())
-        ready = [key.data for key, _ in selector.select(wait_s)]
+    def _wait(self, seconds: float) -> None:
+        children = self._children
+        deadlines = [when for child in children.values() for when in _deadlines(child)]
+        wait_s = min([seconds, *(max(0.0, when - time.monotonic()) for when in deadlines)])
+        ready = [key.data for key, _ in self._selector.select(wait_s)]
         for place in ready:
-            self._collect(place, selector, answers)
+            self._collect(place)
         # A deadline counts only for a process that had nothing to say: if this one was held up, it is not at fault.
         now = time.monotonic()
-        for place, child in busy.items():
-            if place not in ready and child.orders and child.deadline <= now:
-                self._replace(place, "hang", selector, answers)
+        for place, child in list(children.items()):
+            if place in ready:
+                continue
+            late = [slot for slot, (_, deadline) in child.sent.items() if deadline <= now]
+            if late:
+                reason = f"the environment gave no answer within {self.deadline_s:g} s"
+                self._replace(place, late[0], "hang", reason)
+            elif not child.is_ready and child.deadline <= now:
+                reason = f"the environment's process did not start within {START_TIMEOUT_S:g} s"
+                self._replace(place, None, "crash", reason)
 
-    def _collect(self, place: int, selector: selectors.BaseSelector, answers: dict[int, Observed | Fault]) -> None:
+    def _collect(self, place: int) -> None:
         child = self._children[place]
         try:
-            answer = receive_message(child.connection)
+            message = receive_message(child.connection)
         except (OSError, EOFError):
-            self._replace(place, "crash", selector, answers)
+            self._crashed(place)
             return
-        index, order = child.orders.popleft()
-        answers[index] = answer
+        if not child.is_ready:
+            child.is_ready = True
+            return
+        slot, answer = message
+        order, _ = child.sent.pop(slot)
+        child.suspects.discard(slot)
+        self._at_work[self._tags[slot]] -= 1
         self._remember(order, answer)
-        if child.orders:
-            child.deadline = time.monotonic() + self._allowed(child)
-        else:
-            selector.unregister(child.connection)
+        self._answers.append((slot, answer))
 
-    def _remember(self, order: Order, answer: Observed | Fault) -> None:
+    def _remember(self, order: Order, answer: Answer) -> None:
         if isinstance(answer, Fault) or answer.is_over:
             self._episodes.pop(order.slot, None)
         elif isinstance(order, Begin):
@@ -168,28 +246,37 @@ class EnvPool:
             episode.actions.append(order.action)
             episode.last_text, episode.is_lost = answer.text, False
 
-    def _replace(
-        self, place: int, kind: str, selector: selectors.BaseSelector, answers: dict[int, Observed | Fault]
-    ) -> None:
-        """Kill a process: the environment it was at has a fault, the others are marked as lost and go on."""
+    def _crashed(self, place: int) -> None:
+        child = self._children[place]
+        guilty = next(iter(child.sent)) if len(child.sent) == 1 else None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.process.wait(5.0)
+        reason = f"the environment's process ended with code {child.process.returncode}"
+        self._replace(place, guilty, "crash", reason)
+
+    def _replace(self, place: int, guilty: int | None, kind: FaultKind, reason: str) -> None:
+        """Kill a process: the environment that is to blame has a fault, the others are marked as lost and go on."""
         child = self._children.pop(place)
-        selector.unregister(child.connection)
+        self._selector.unregister(child.connection)
         _kill(child)
         self.restarts += 1
-        (index, order), *rest = child.orders
-        if kind == "hang":
-            answers[index] = Fault("hang", f"the environment gave no answer within {self.deadline_s:g} s")
-        else:
-            code = child.process.returncode
-            answers[index] = Fault("crash", f"the environment's process ended with code {code}")
-        self._episodes.pop(order.slot, None)
         for slot, episode in self._episodes.items():
-            if slot % self.num_processes == place:
-                episode.is_lost = True
-        if rest:
-            self._send(place, deque(rest), selector, answers)
+            episode.is_lost |= slot % self.num_processes == place
+        for slot in child.sent:
+            self._at_work[self._tags[slot]] -= 1
+        again = [order for order, _ in child.sent.values()]
+        if not child.is_ready and child.waiting:
+            # It ended while it started, before anything was sent: its first order is told, or all would wait for ever.
+            guilty = child.waiting[0].slot
+        suspects = child.suspects | set(child.sent) if kind == "crash" else child.suspects
+        waiting = deque(order for order in [*again, *child.waiting] if order.slot != guilty)
+        if guilty is not None:
+            self._episodes.pop(guilty, None)
+            self._answers.append((guilty, Fault(kind, reason)))
+        if waiting:
+            self._start(place, waiting).suspects = suspects - {guilty}
 
-    def _start(self) -> _Child:
+    def _start(self, place: int, waiting: deque[Order]) -> _Child:
         ours, theirs = socket.socketpair()
         # The child must find what this process finds, also where sys.path was changed after start-up.
         paths = [path or str(Path.cwd()) for path in sys.path]
@@ -204,13 +291,23 @@ class EnvPool:
             start_new_session=True,
         )
         theirs.close()
-        child = _Child(process, ours)
-        # One that ended already, or does not get ready, is found so by its first order.
-        with contextlib.suppress(OSError, EOFError):
-            ours.settimeout(START_TIMEOUT_S)
+        ours.settimeout(_SEND_TIMEOUT_S)
+        child = _Child(process, ours, time.monotonic() + START_TIMEOUT_S, waiting)
+        # One that ended already is found so when its first message is awaited.
+        with contextlib.suppress(OSError):
             send_message(ours, Setup(paths, self.kinds, os.getpid()))
-            receive_message(ours)
+        self._selector.register(ours, selectors.EVENT_READ, place)
+        self._children[place] = child
         return child
+
+
+def _plays(order: Order) -> int:
+    """How many resets and steps an order is."""
+    return 1 + len(order.actions) + (order.then is not None) if isinstance(order, Begin) else 1
+
+
+def _deadlines(child: _Child) -> list[float]:
+    return [deadline for _, deadline in child.sent.values()] if child.is_ready else [child.deadline]
 
 
 def _kill(child: _Child) -> None:

@@ -1,4 +1,4 @@
-"""The processes in which environments live: one after the other carries out what it is told, and reports.
+"""The processes in which environments live: each has a thread, carries out what it is told there, and reports.
 
 Nothing that an environment does short of hanging or ending its process gets out of here as anything but a `Fault`.
 """
@@ -13,9 +13,12 @@ import os
 import signal
 import socket
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Any, Literal
 
 from roll_core.envs.base import BUILTIN_ENVIRONMENTS, make_environment
@@ -25,6 +28,7 @@ from roll_core.rewards.child import receive_message, send_message
 MAX_CHARACTERS = 200_000
 """Of one observation. What is longer fits no model's context, and would only fill memory on its way."""
 _REASON_LIMIT = 1000
+_CLOSING_S = 1.5
 _PR_SET_PDEATHSIG = 1
 
 AGGREGATIONS = ("mean", "sum", "min", "max", "last", "first")
@@ -35,10 +39,11 @@ FaultKind = Literal[
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of environment: what it is made from."""
+    """A kind of environment: what it is made from, and whether those of one process must take turns."""
 
     spec: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    takes_turns: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,8 +59,8 @@ class Setup:
 class Begin:
     """Reset the environment in a slot.
 
-    Where its process was lost, `actions` are what was played since, `expected` what was seen last, and `then` is the
-    action to go on with.
+    Where its process was lost, or the run is resumed, `actions` are what was played since, `expected` what was seen
+    last, and `then` is the action to go on with, if any.
     """
 
     slot: int
@@ -122,12 +127,41 @@ def main(descriptor: int) -> None:
             resolve_object(kind.spec, BUILTIN_ENVIRONMENTS, "environment")
     send_message(connection, None)
     homes = Homes(setup.kinds)
-    try:
+    threads: dict[int, _SlotThread] = {}
+    sending = threading.Lock()
+    with contextlib.suppress(EOFError, OSError):
         while True:
-            for order in receive_message(connection):
-                send_message(connection, homes.carry_out(order))
-    except (EOFError, OSError):
-        homes.close()
+            order = receive_message(connection)
+            if order.slot not in threads:
+                threads[order.slot] = _SlotThread(order.slot, homes, connection, sending)
+            threads[order.slot].orders.put(order)
+    for thread in threads.values():
+        thread.orders.put(None)
+    until = time.monotonic() + _CLOSING_S
+    for thread in threads.values():
+        thread.join(max(0.0, until - time.monotonic()))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # An environment that does not come to an end keeps its thread, and would keep the process.
+    os._exit(0)
+
+
+class _SlotThread(threading.Thread):
+    """Carries out the orders of one slot: some environments may be used from one thread only."""
+
+    def __init__(self, slot: int, homes: Homes, connection: socket.socket, sending: threading.Lock) -> None:
+        super().__init__(name=f"environment {slot}", daemon=True)
+        self.slot, self.homes, self.connection, self.sending = slot, homes, connection, sending
+        self.orders: SimpleQueue[Begin | Act | None] = SimpleQueue()
+        self.start()
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):
+            while (order := self.orders.get()) is not None:
+                answer = self.homes.carry_out(order)
+                with self.sending:
+                    send_message(self.connection, (self.slot, answer))
+        self.homes.drop(self.slot)
 
 
 class Homes:
@@ -156,24 +190,20 @@ class Homes:
         except BaseException as error:
             kind = "make" if isinstance(order, Begin) and order.slot not in self.homes else phase
             fault = Fault(kind, _told(error))
-        self._drop(order.slot)
+        self.drop(order.slot)
         return fault
-
-    def close(self) -> None:
-        """Close all of them."""
-        for slot in list(self.homes):
-            self._drop(slot)
 
     def _environment(self, order: Begin) -> Any:
         tag, environment = self.homes.get(order.slot, ("", None))
         if environment is None or tag != order.tag:
-            self._drop(order.slot)
+            self.drop(order.slot)
             kind = self.kinds[order.tag]
             environment = make_environment(kind.spec, kind.options)
             self.homes[order.slot] = order.tag, environment
         return environment
 
-    def _drop(self, slot: int) -> None:
+    def drop(self, slot: int) -> None:
+        """Close the environment of a slot, if it has one."""
         _, environment = self.homes.pop(slot, ("", None))
         close = getattr(environment, "close", None)
         if close is not None:

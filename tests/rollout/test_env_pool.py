@@ -16,8 +16,9 @@ from roll_core.rollout.env_process import Act, Begin, Fault, Kind, Observed
 SOURCE = """
     import os, time
     class Counting:
-        def __init__(self, trouble=""):
-            self.trouble = trouble
+        at_work = 0
+        def __init__(self, trouble="", gate=""):
+            self.trouble, self.gate = trouble, gate
         def reset(self, seed):
             if self.trouble == "reset":
                 raise RuntimeError("no lake today")
@@ -25,6 +26,13 @@ SOURCE = """
             self.noise = os.getpid() if self.trouble == "unsteady" else 0
             return f"{seed}:{self.noise}", {"env_instruction": "count", "suffix": "!"}
         def step(self, action):
+            while action == "wait" and not os.path.exists(self.gate):
+                time.sleep(0.01)
+            if self.trouble == "crowd":
+                Counting.at_work += 1
+                assert Counting.at_work == 1, "two at once"
+                time.sleep(0.01)
+                Counting.at_work -= 1
             if action == "raise":
                 raise ValueError("bad move")
             if action == "hang":
@@ -121,17 +129,74 @@ def test_an_environment_that_does_not_come_back_the_same_has_a_fault(pool: EnvPo
     assert fault.kind == "not_reproducible"
 
 
-def test_a_process_that_is_killed_between_orders_is_replaced(pool: EnvPool) -> None:
+def test_a_process_that_is_killed_between_orders_is_replaced_and_its_environments_go_on(pool: EnvPool) -> None:
     begin(pool, 0, 1)
     [child] = pool._children.values()
     os.kill(child.process.pid, signal.SIGKILL)
     child.process.wait()
     first, second = pool.run([Act(0, "a"), Act(1, "b")])
-    assert isinstance(first, Fault)
-    assert first.kind == "crash"
+    assert isinstance(first, Observed)
     assert isinstance(second, Observed)
-    assert second.text == "101:0:b"
+    assert (first.text, second.text) == ("100:0:a", "101:0:b")
     assert pool.restarts == 1
+
+
+def test_of_several_at_work_only_the_one_that_ends_the_process_is_blamed(pool: EnvPool) -> None:
+    begin(pool, *range(8))
+    pool.run([Act(slot, "first") for slot in range(8)])
+    answers = pool.run([Act(slot, "exit" if slot == 5 else "second") for slot in range(8)])
+    assert [slot for slot, answer in enumerate(answers) if isinstance(answer, Fault)] == [5]
+    assert isinstance(answers[7], Observed)
+    assert answers[7].text == "107:0:first,second"
+    assert pool.restarts == 2
+
+
+def test_a_slow_environment_delays_no_other(environments: str, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    kinds = {"fine": Kind(environments), "slow": Kind(environments, {"gate": str(gate)})}
+    with EnvPool(kinds, num_processes=1, deadline_s=60.0) as pool:
+        pool.run([Begin(0, "slow", 0), Begin(1, "fine", 1), Begin(2, "fine", 2)])
+        pool.submit([Act(0, "wait")])
+        for turn in range(3):
+            answers = pool.run([Act(1, f"a{turn}"), Act(2, f"b{turn}")])
+            assert all(isinstance(answer, Observed) for answer in answers)
+        assert pool.poll(0.0) == []
+        gate.touch()
+        [(slot, answer)] = [*pool.poll(60.0)]
+        assert slot == 0
+        assert isinstance(answer, Observed)
+        assert answer.text == "0:0:wait"
+
+
+@pytest.mark.parametrize("is_limited", [True, False])
+def test_environments_of_a_tag_take_turns_where_it_is_asked_or_their_number_is_bounded(
+    environments: str, is_limited: bool
+) -> None:
+    kinds = {"A": Kind(environments, {"trouble": "crowd"}, takes_turns=not is_limited)}
+    with EnvPool(kinds, num_processes=1, limits={"A": 1} if is_limited else {}) as pool:
+        pool.run([Begin(slot, "A", slot) for slot in range(6)])
+        for _ in range(3):
+            answers = pool.run([Act(slot, "on") for slot in range(6)])
+            assert all(isinstance(answer, Observed) for answer in answers), answers
+
+
+def test_environments_are_brought_back_from_what_a_checkpoint_says_of_them(pool: EnvPool) -> None:
+    resumed = Begin(0, "fine", 7, ("a", "b"), "7:0:a,b")
+    other = Begin(1, "fine", 7, ("a", "b"), "7:0:a,c")
+    first, second = pool.run([resumed, other])
+    assert isinstance(first, Observed)
+    assert first.text == "7:0:a,b"
+    assert isinstance(second, Fault)
+    assert second.kind == "not_reproducible"
+    [before] = pool.run([Act(0, "c")])
+    assert isinstance(before, Observed)
+    assert before.text == "7:0:a,b,c"
+    [child] = pool._children.values()
+    os.kill(child.process.pid, signal.SIGKILL)
+    child.process.wait()
+    [again] = pool.run([Act(0, "d")])
+    assert isinstance(again, Observed)
+    assert again.text == "7:0:a,b,c,d"
 
 
 def test_closing_leaves_no_process(pool: EnvPool) -> None:
