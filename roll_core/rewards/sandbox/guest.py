@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import site
 import socket
 import sys
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,7 @@ class Guest:
             return {"raised": self.described(error)}
 
     def do_load(self, message: dict[str, Any]) -> dict[str, Any]:
+        site.setquit()
         exec(wire.PRELUDE, self.names)
         before = dict(self.names)
         module: Any = type(sys)("solution")

@@ -30,8 +30,9 @@ PYTHON = (sys.executable, "-I", "-S", "-B", "-X", "utf8", "-X", "int_max_str_dig
 PACKAGES = tuple(path for path in (*site.getsitepackages(), site.getusersitepackages()) if Path(path).is_dir())
 """Folders of installed packages, for programs that use them. Their .pth files, which run code, are left out."""
 _GUEST_FILES = (Path(wire.__file__).with_name("guest.py"), Path(wire.__file__))
+# exit() and quit() come from a module that -S leaves out, and programs end by them.
 _START = (
-    "import sys, runpy; sys.path += sys.argv[1:]; sys.argv[:] = ['program.py'];"
+    "import sys, runpy, site; site.setquit(); sys.path += sys.argv[1:]; sys.argv[:] = ['program.py'];"
     "runpy.run_path('program.py', {}, '__main__')"
 )
 

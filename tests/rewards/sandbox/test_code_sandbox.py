@@ -156,6 +156,8 @@ def test_text_cases_look_at_the_answer(reward: CodeSandboxReward) -> None:
         ("print('1\\n2')", [("", "1 2")], 0),
         ("if __name__ == '__main__':\n    print(7)", [("", "7")], 1),
         ("print(7)\nraise SystemExit(3)", [("", "7")], 0),
+        ("if input():\n    print(7)\n    exit()\nquit(0)", [("a", "7"), ("\n", "")], 1),
+        ("print(7)\nexit(1)", [("", "7")], 0),
     ],
 )
 def test_programs_that_read_and_write(run: Run, program: str, pairs: list[tuple[str, str]], score: int) -> None:

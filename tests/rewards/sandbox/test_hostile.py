@@ -18,7 +18,7 @@ TESTS = [
     }
 ]
 LAST_SECOND = 8.0
-"""A program's deadline is 2 s in these tests; on an idle machine it is over within 0.3 s more, on a busy one within this."""
+"""A hog's deadline is 2 s; on an idle machine it is over within 0.3 s more, on a busy one within this."""
 
 CHEATS = {
     "an equal to everything": "class E:\n    def __eq__(self, other): return True\n    __hash__ = None\ndef add(a, b): return E()",
@@ -105,16 +105,16 @@ def is_left_behind() -> list[str]:
 
 
 @pytest.mark.parametrize("name", CHEATS)
-def test_no_cheat_earns_a_reward(run: Run, name: str) -> None:
-    score = run(CHEATS[name], TESTS)
+def test_no_cheat_earns_a_reward(run_hastily: Run, name: str) -> None:
+    score = run_hastily(CHEATS[name], TESTS)
     assert (score.score, score.status) == (0.0, Status.OK), score
 
 
 @pytest.mark.parametrize("name", HOGS)
-def test_no_hog_outlives_its_limits(run: Run, reward: CodeSandboxReward, name: str) -> None:
+def test_no_hog_outlives_its_limits(run_hastily: Run, hasty_reward: CodeSandboxReward, name: str) -> None:
     before = time.monotonic()
-    score = run(HOGS[name], TESTS)
-    assert time.monotonic() - before < reward.limits.wall_s + LAST_SECOND
+    score = run_hastily(HOGS[name], TESTS)
+    assert time.monotonic() - before < hasty_reward.limits.wall_s + LAST_SECOND
     assert score.score == 0.0
     assert is_left_behind() == []
 
