@@ -16,6 +16,8 @@ from roll_core.pipelines.launch import Setting
 from roll_core.pipelines.start import Outcome, Recipe, Started, make_parts, run_pipeline
 
 if TYPE_CHECKING:
+    from roll_core.cluster.calls import Waiter
+    from roll_core.cluster.group import WorkerGroup
     from roll_core.pipelines.agentic import AgenticPipeline
     from roll_core.rollout.env_collector import EnvCollector, GroupFilter
     from roll_core.rollout.env_dialogue import Dialogue
@@ -39,10 +41,11 @@ def run_agentic(setting: Setting, display: RunDisplay) -> Outcome:
     """Run an agentic config; raises as `run_rlvr`."""
     config = setting.config
     assert isinstance(config, AgenticConfig), "other kinds of config have recipes of their own"
-    return run_pipeline(setting, display, Recipe(partial(_words, config), partial(_assemble, config)))
+    return run_pipeline(setting, display, Recipe(partial(read_words, config), partial(_assemble, config)))
 
 
-def _words(config: AgenticConfig, notify: Callable[[str], None]) -> Words:
+def read_words(config: AgenticConfig, notify: Callable[[str], None]) -> Words:
+    """Read the model's tokenizer; for a `Recipe`."""
     from transformers import AutoTokenizer
 
     from roll_core.rollout.env_dialogue import Dialogue
@@ -58,10 +61,11 @@ def _assemble(config: AgenticConfig, started: Started, words: Words) -> AgenticP
     from roll_core.pipelines.agentic import AgenticPipeline, EpisodeReporter
     from roll_core.pipelines.agentic_shaping import EpisodeShaper
 
-    collector = _collector(config, started, words, "train_env_manager", config.train_env_manager)
+    engines, waiter = started.crew.actor_infer, started.waiter
+    collector = make_collector(config, engines, waiter, words, "train")
     held_out = None
     if config.val_env_manager is not None:
-        held_out = _collector(config, started, words, "val_env_manager", config.val_env_manager)
+        held_out = make_collector(config, engines, waiter, words, "val")
     parts = make_parts(
         started,
         collector=collector,
@@ -74,17 +78,23 @@ def _assemble(config: AgenticConfig, started: Started, words: Words) -> AgenticP
     return AgenticPipeline(parts, config, words.dialogue, parts.reporter, held_out)
 
 
-def _collector(
-    config: AgenticConfig, started: Started, words: Words, name: str, manager: EnvManagerConfig
+def make_collector(
+    config: AgenticConfig, engines: WorkerGroup, waiter: Waiter, words: Words, purpose: str
 ) -> EnvCollector:
+    """Collects the episodes of a purpose, each of which has seeds of its own.
+
+    "train" and "rollout" play in the environments of `train_env_manager`, "val" in those of `val_env_manager`.
+    """
     from roll_core.pipelines.sampling import sampling_params
     from roll_core.rollout.env_collector import EnvCollector
     from roll_core.rollout.env_groups import GroupOrder, tags_of_groups
     from roll_core.rollout.env_pool import EnvPool
     from roll_core.rollout.env_rollout import EnvRollout
 
-    is_training = name == "train_env_manager"
-    batch_size = config.rollout_batch_size if is_training else config.val_batch_size
+    manager, batch_size = config.train_env_manager, config.rollout_batch_size
+    if purpose == "val":
+        assert config.val_env_manager is not None, "whoever validates has environments for it"
+        manager, batch_size = config.val_env_manager, config.val_batch_size
     pool = EnvPool(
         kinds_of(config, manager),
         num_processes(config, manager),
@@ -92,7 +102,7 @@ def _collector(
         limits_of(config, manager),
     )
     styles = {tag: style_of(config, tag) for tag in manager.tags}
-    rollout = EnvRollout(started.crew.actor_infer, pool, started.waiter, words.dialogue, styles, config.seed)
+    rollout = EnvRollout(engines, pool, waiter, words.dialogue, styles, config.seed)
     tags = tags_of_groups(manager.tags, manager.num_env_groups, manager.num_groups_partition)
     sampling = config.actor_infer.generating_args or GeneratingArgs()
     if manager.generating_args is not None:
@@ -101,13 +111,13 @@ def _collector(
         sampling = sampling.model_copy(update={key: value for key, value in own.items() if value is not None})
     return EnvCollector(
         rollout,
-        GroupOrder(tags, config.seed, "train" if is_training else "val"),
+        GroupOrder(tags, config.seed, purpose),
         sampling_params(sampling, words.stop_token_ids),
         num_groups=batch_size // manager.group_size,
         group_size=manager.group_size,
         redundancy=manager.group_size_redundancy,
         at_once=manager.num_env_groups,
-        drops=_filter(config, manager, "train" if is_training else "val"),
+        drops=_filter(config, manager, "val" if purpose == "val" else "train"),
     )
 
 
