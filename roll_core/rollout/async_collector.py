@@ -28,6 +28,8 @@ class FlowCollector(ABC, Generic[Open]):
 
     noun = "query"
     """What a rollout is called in metrics."""
+    may_leave = 0
+    """Rollouts that a step need not wait for though they will be too old for the next one."""
 
     def __init__(self, flow: EngineFlow[Open], batch_size: int, ratio: float, extra: int = 0) -> None:
         self.flow, self.batch_size, self.ratio, self.extra = flow, batch_size, ratio, extra
@@ -48,17 +50,25 @@ class FlowCollector(ABC, Generic[Open]):
             flow.begin()
             flow.wait_for(lambda: self._is_ready(oldest, dropped_before))
             chosen = self._choose(oldest)
-            ages = [step - 1 - one.first_version for one in chosen]
+            ages = [step - 1 - version for one in chosen for version in self._versions(one)]
             if max(ages) > self.lag:
                 raise RollError(f"step {step} was given a rollout that is {max(ages)} steps old, of at most {self.lag}")
             for one in chosen:
                 flow.end(one, "trained")
             for one in [one for one in flow.open_rollouts() if one.first_version <= oldest]:
                 flow.end(one, "stale")
-            flow.room -= self.batch_size
-            check_account(flow)
+            flow.room = flow.room - self.batch_size if self.ratio > 0 else 0
+            self._check()
             metrics = self._metrics(ages)
         return [item for group, one in enumerate(chosen) for item in self._items(one, group)], metrics
+
+    def _versions(self, one: Open) -> Sequence[int]:
+        """The versions of weights that its age is counted from."""
+        return [one.first_version]
+
+    def _check(self) -> None:
+        """Nothing was lost or counted twice. Called with the lock."""
+        check_account(self.flow)
 
     @abstractmethod
     def _items(self, one: Open, group: int) -> Sequence[Any]:
@@ -102,9 +112,8 @@ class FlowCollector(ABC, Generic[Open]):
 
     def _is_ready(self, oldest: int, dropped_before: int) -> bool:
         done = [one for one in self.flow.open_rollouts() if one.is_done]
-        if len(done) >= self.batch_size and not any(
-            one.first_version <= oldest and not one.is_done for one in self.flow.open_rollouts()
-        ):
+        overdue = [one for one in self.flow.open_rollouts() if one.first_version <= oldest and not one.is_done]
+        if len(done) >= self.batch_size and len(overdue) <= self.may_leave:
             return True
         if self._dropped() - dropped_before > DRAW_LIMIT * self.batch_size:
             raise RollError(self._gave_up())

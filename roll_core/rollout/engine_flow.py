@@ -33,8 +33,13 @@ class OpenRollout(Protocol):
     `first_version` is that of the weights that sampled its first token; numbers count what the run has drawn.
     """
 
-    number: int
-    first_version: int
+    @property
+    def number(self) -> int:
+        """Its place in the order of what was drawn."""
+
+    @property
+    def first_version(self) -> int:
+        """What its age is counted from."""
 
     @property
     def is_done(self) -> bool:
@@ -87,17 +92,23 @@ class EngineFlow(ABC, Generic[Open]):
         if self._thread.is_alive():
             self._thread.join(CLOSING_S)
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Nothing runs on any engine in the block; partial responses are kept. May be nested.
+    def halt(self) -> None:
+        """Nothing runs on any engine until `begin`; partial responses are kept.
 
         Raises:
             RollError: whatever ended the thread.
         """
         with self.changed:
-            before, self._wants_pause = self._wants_pause, True
+            self._wants_pause = True
             self.changed.notify_all()
             self.wait_for(lambda: self._is_paused)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing runs on any engine in the block. May be nested; raises as `halt`."""
+        with self.changed:
+            before = self._wants_pause
+        self.halt()
         yield
         with self.changed:
             self._wants_pause = before
@@ -161,6 +172,9 @@ class EngineFlow(ABC, Generic[Open]):
         """Whether nothing is on its way anywhere."""
         return not self._running
 
+    def _leave(self) -> None:
+        """The thread ends: what only it may use is closed here."""
+
     def _submit(self, requests: Sequence[Sequence[GenerationRequest]]) -> list[Call]:
         return self.router.submit(requests)
 
@@ -172,6 +186,8 @@ class EngineFlow(ABC, Generic[Open]):
             with self.changed:
                 self._failure = error
                 self.changed.notify_all()
+        finally:
+            self._leave()
 
     def _work(self) -> None:
         with self.changed:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from roll_core.errors import RollError
+from roll_core.errors import CheckpointError, RollError
 from roll_core.inference import SamplingParams
 from roll_core.rollout.collector import DRAW_LIMIT
 from roll_core.rollout.env_episode import Episode, Plan
@@ -108,7 +108,7 @@ class EnvCollector:
                     continue
                 running.remove(group)
             if drawn > DRAW_LIMIT * self.num_groups:
-                raise RollError(_gave_up(self.num_groups, drawn, filtered, given_up, reasons))
+                raise RollError(gave_up(self.num_groups, drawn, filtered, given_up, reasons))
         kept.sort(key=lambda group: group.start.group)
         metrics = {f"env/faults/{kind}": float(count) for kind, count in faults.items()}
         metrics |= {
@@ -133,7 +133,16 @@ class EnvCollector:
         return self.order.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Go on from a checkpoint.
+
+        Raises:
+            CheckpointError: it was made by a run that plays episodes while it trains.
+        """
+        if "open" in state:
+            raise CheckpointError(
+                f"the checkpoint holds {len(state['open'])} groups of episodes that were on their way when it was made"
+                "\n  try: async_generation_ratio as in the run that made it"
+            )
         self.order.load_state_dict(state)
 
     def close(self) -> None:
@@ -153,7 +162,8 @@ class EnvCollector:
                 reasons[f"{episode.plan.tag}: {episode.fault.kind}: {episode.fault.reason}"] += 1
 
 
-def _gave_up(needed: int, drawn: int, filtered: int, given_up: int, reasons: Counter[str], shown: int = 3) -> str:
+def gave_up(needed: int, drawn: int, filtered: int, given_up: int, reasons: Counter[str], shown: int = 3) -> str:
+    """Why a step cannot be filled, and the most frequent faults."""
     lines = [
         f"of {drawn} groups of episodes {given_up} were given up for faults of their environments and {filtered} "
         f"dropped by the filter; the step needs {needed}",

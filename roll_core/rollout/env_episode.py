@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 from roll_core.data.messages import Message
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
@@ -128,6 +128,11 @@ class Episode:
         self._now = Observed("")
 
     @property
+    def seen(self) -> str:
+        """What the environment showed last."""
+        return self._now.text
+
+    @property
     def score(self) -> float:
         """The sum of its rewards."""
         return sum(turn.reward for turn in self.turns)
@@ -151,15 +156,24 @@ class Episode:
             seed_of: a seed for a request's name.
         """
         row = self._row()
-        room = self.style.sequence_length - len(row) if row is not None else 0
-        if row is None or room < 1:
-            self.end = "max_length"
+        if row is None or len(row) >= self.style.sequence_length:
+            if not self.rows:
+                reason = (
+                    f"the first prompt leaves no token for an answer in sequence_length {self.style.sequence_length}"
+                )
+                self._take(Fault("too_long", reason))
+            else:
+                self.end = "max_length"
             return None
         if not self.rows or self.rows[-1] is not row:
             self.rows.append(row)
+        return self.asked(params, label, seed_of)
+
+    def asked(self, params: SamplingParams, label: str, seed_of: Callable[[str], int]) -> GenerationRequest:
+        """What `request` returned last."""
+        row, plan, number = self.rows[-1], self.plan, len(self.turns)
         ids = (*row.prompt_ids, *row.response_ids)
-        plan, number = self.plan, len(self.turns)
-        tokens = min(params.max_new_tokens, self.style.max_tokens_per_step, room)
+        tokens = min(params.max_new_tokens, self.style.max_tokens_per_step, self.style.sequence_length - len(row))
         name = f"{label}/{plan.group}/{plan.member}/{plan.attempt}/{number}"
         return GenerationRequest(
             request_id=name,
@@ -194,6 +208,30 @@ class Episode:
             self.end = "truncated"
         elif len(self.turns) >= self.style.max_steps:
             self.end = "max_steps"
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint holds of it, as JSON data; all but the plan."""
+        return {
+            "turns": [asdict(turn) for turn in self.turns],
+            "rows": [
+                asdict(replace(row, turns=[])) | {"steps": [turn.step for turn in row.turns]} for row in self.rows
+            ],
+            "end": self.end,
+            "aggregation": dict(self.aggregation),
+            "instruction": self._instruction,
+            "now": asdict(self._now),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """As it was when the state was taken."""
+        self.turns = [Turn(**turn) for turn in state["turns"]]
+        self.rows = []
+        for row in state["rows"]:
+            given = {name: value for name, value in row.items() if name != "steps"}
+            given |= {"prompt_ids": tuple(row["prompt_ids"]), "turns": [self.turns[step] for step in row["steps"]]}
+            self.rows.append(Row(**given))
+        self.end, self.aggregation = state["end"], dict(state["aggregation"])
+        self._instruction, self._now = state["instruction"], Observed(**state["now"])
 
     def metrics(self) -> dict[str, float]:
         """The environment's metrics over the episode, as it wants them aggregated."""
@@ -266,6 +304,11 @@ _AGGREGATIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "last": lambda values: values[-1],
     "first": lambda values: values[0],
 }
+
+
+def name_seed(run_seed: int, name: str) -> int:
+    """The seed of a request's name: it depends on what is sampled, never on when or where."""
+    return int.from_bytes(hashlib.blake2b(f"{run_seed}/{name}".encode(), digest_size=8).digest(), "big") >> 1
 
 
 def _told(step: int, turn: Turn) -> str:

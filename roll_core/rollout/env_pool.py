@@ -240,7 +240,9 @@ class EnvPool(Environments):
         if isinstance(answer, Fault) or answer.is_over:
             self._episodes.pop(order.slot, None)
         elif isinstance(order, Begin):
-            self._episodes[order.slot] = _Episode(order, last_text=answer.text)
+            played = order.actions if order.then is None else (*order.actions, order.then)
+            begin = replace(order, actions=played, expected=None, then=None)
+            self._episodes[order.slot] = _Episode(begin, last_text=answer.text)
         else:
             episode = self._episodes[order.slot]
             episode.actions.append(order.action)

@@ -35,6 +35,9 @@ class EngineRouter:
     has the fewest requests. With `most_running`, an engine has at most so many requests, or one group, and the rest
     waits here; what runs beside what then depends on time, and so do the last bits of log-probabilities.
 
+    Requests with a key stay together over time: in turn, the key's number decides; least loaded, the first engine
+    that a key was given keeps it, and with it what it has read of an episode so far, until `forget`.
+
     An engine that dies is left out, and what it had not delivered is dealt to the others; a request's seed alone
     decides what is sampled, so the answers are those it would have given. Each request is delivered once. The last
     engine's death is an error, as is any other failure of an engine.
@@ -47,24 +50,25 @@ class EngineRouter:
         notify: Callable[[str], None],
         order: Order = "in turn",
         most_running: int | None = None,
+        interval_s: float = YIELD_INTERVAL_S,
     ) -> None:
         self.engines, self.waiter, self.notify = engines, waiter, notify
-        self.order, self.most_running = order, most_running
+        self.order, self.most_running, self.interval_s = order, most_running, interval_s
         self._dealt = 0
+        self._homes: dict[int, int] = {}
         self._load: Counter[int] = Counter()
         self._running: dict[str, tuple[int, GenerationRequest]] = {}
         self._waiting: deque[tuple[int | None, list[GenerationRequest]]] = deque()
 
-    def submit(self, groups: Sequence[Sequence[GenerationRequest]]) -> list[Call]:
-        """Begin what there is room for; the rest follows from `take`."""
-        for group in groups:
-            rank = None
-            if self.order == "in turn":
-                alive = self._alive()
-                rank = alive[self._dealt % len(alive)]
-                self._dealt += 1
-            self._waiting.append((rank, list(group)))
+    def submit(self, groups: Sequence[Sequence[GenerationRequest]], keys: Sequence[int] | None = None) -> list[Call]:
+        """Begin what there is room for; the rest follows from `take`. `keys`, where given, are one for each group."""
+        for position, group in enumerate(groups):
+            self._waiting.append((self._owner(None if keys is None else keys[position]), list(group)))
         return self._begin()
+
+    def forget(self, key: int) -> None:
+        """Nothing more comes with this key."""
+        self._homes.pop(key, None)
 
     def recall(self) -> list[GenerationRequest]:
         """Requests that no engine has begun; they are not waiting any more."""
@@ -104,6 +108,7 @@ class EngineRouter:
         for request in orphans:
             del self._running[request.request_id]
         self._load[rank] = 0
+        self._homes = {key: home for key, home in self._homes.items() if home != rank}
         kept = [(None if owner == rank else owner, group) for owner, group in self._waiting]
         self._waiting = deque([*((None, group) for group in _by_prompt(orphans)), *kept])
         if orphans or is_news:
@@ -115,6 +120,19 @@ class EngineRouter:
 
     def _alive(self) -> list[int]:
         return [rank for rank in range(len(self.engines)) if rank not in self.engines.lost]
+
+    def _owner(self, key: int | None) -> int | None:
+        alive = self._alive()
+        if self.order == "in turn":
+            if key is None:
+                key, self._dealt = self._dealt, self._dealt + 1
+            return alive[key % len(alive)]
+        if key is None:
+            return None
+        if self._homes.get(key) not in alive:
+            homes = Counter(self._homes.values())
+            self._homes[key] = min(alive, key=lambda rank: (homes[rank], self._load[rank]))
+        return self._homes[key]
 
     def _begin(self) -> list[Call]:
         alive = self._alive()
@@ -130,7 +148,7 @@ class EngineRouter:
             self._running |= {request.request_id: (rank, request) for request in group}
         self._waiting = still_waiting
         return [
-            self.engines.submit_to(rank, "generate", share, YIELD_INTERVAL_S) for rank, share in sorted(shares.items())
+            self.engines.submit_to(rank, "generate", share, self.interval_s) for rank, share in sorted(shares.items())
         ]
 
     def _has_room(self, rank: int, count: int) -> bool:

@@ -146,3 +146,35 @@ def test_the_last_engines_death_is_an_error() -> None:
     one = router(Engines(2, rank0=1, rank1=0))
     with pytest.raises(WorkerDied, match="actor_infer rank 0 died"):
         run(one, one.submit(groups(2, 2)))
+
+
+def test_an_episodes_turns_go_to_the_engine_that_read_the_earlier_ones() -> None:
+    engines = Engines(3)
+    one = router(engines, order="least loaded")
+    keys = list(range(6))
+    for _turn in range(4):
+        run(one, one.submit(groups(*[1] * 6), keys))
+    homes = {name: {rank for rank, names in asked(engines) if name in names} for name in (f"g{key}" for key in keys)}
+    assert all(len(ranks) == 1 for ranks in homes.values())
+    assert sorted(rank for ranks in homes.values() for rank in ranks) == [0, 0, 1, 1, 2, 2]
+    one.forget(0)
+    one.forget(3)
+    run(one, one.submit(groups(1), [7]))
+    assert asked(engines)[-1][0] == 0
+
+
+def test_the_homes_of_a_dead_engine_are_shared_out_and_its_turns_played_elsewhere() -> None:
+    engines = Engines(2, rank1=1)
+    one = router(engines, order="least loaded")
+    for _turn in range(3):
+        assert len(run(one, one.submit(groups(1, 1, 1, 1), [0, 1, 2, 3]))) == 4
+    assert engines.lost == {1}
+    assert {rank for rank, names in asked(engines)[-1:]} == {0}
+
+
+def test_in_turn_a_keys_number_decides() -> None:
+    engines = Engines(2)
+    one = router(engines)
+    for _turn in range(2):
+        run(one, one.submit(groups(1, 1, 1), [4, 7, 9]))
+    assert asked(engines) == [(0, ["g0"]), (1, ["g1", "g2"])] * 2
