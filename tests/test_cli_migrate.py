@@ -85,3 +85,7 @@ def test_a_mistake_is_told(config: Path, tmp_path: Path, arguments: tuple[str, .
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_a_platform_that_is_not_there_exits_2_as_in_the_other_commands(config: Path, tmp_path: Path) -> None:
+    assert roll("run.yaml", "--to", "ascend", folder=tmp_path).returncode == 2

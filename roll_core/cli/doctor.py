@@ -32,11 +32,12 @@ def doctor(
 
     With --explain, tell cause and remedy of an error; exits 0 where it is known, 1 where it is not, 2 without a text.
     """
+    from roll_core.cli.platform_option import known_platform
     from roll_core.plugins import load_plugins
 
     registry = load_plugins()
     if platform is not None:
-        platform = _known_platform(registry, platform)
+        platform = known_platform(registry, platform)
     if explain is not None:
         code = _explain(_text(explain), registry, platform, as_json)
     else:
@@ -47,18 +48,6 @@ def doctor(
         code = int(report.level)
     if code:
         raise typer.Exit(code)
-
-
-def _known_platform(registry: Registry, asked: str) -> str:
-    from roll_core.errors import PluginError
-    from roll_core.resolve import resolve_backend
-
-    try:
-        return resolve_backend(registry, "platform", asked).backend.name
-    except PluginError as error:
-        # 1 means warnings here.
-        error.exit_code = 2
-        raise
 
 
 def _lines(report: Report) -> Iterator[str]:

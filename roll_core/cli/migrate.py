@@ -22,9 +22,10 @@ def migrate(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="A new file, in place of the terminal.")] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help="Change the file itself.")] = False,
 ) -> None:
-    """Print the config for another platform; what was changed and why goes to standard error. Exits 2 where
-    `roll check --platform` still finds problems in the result."""
+    """Print the config for another platform; what was changed and why goes to standard error. Exits 2 where there is
+    no such platform, or `roll check --platform` still finds problems in the result."""
     from roll_core.cli.migrate_report import print_migration
+    from roll_core.cli.platform_option import known_platform
     from roll_core.config.locate import find_file
     from roll_core.errors import RollError
     from roll_core.migrate.checking import problems_of_text
@@ -41,7 +42,7 @@ def migrate(
         lack = "cannot be written to" if target.parent.is_dir() else "is no folder"
         raise RollError(f"{target} cannot be written\n  its folder {target.parent.resolve()} {lack}")
     registry = load_plugins()
-    migrated = migrate_file(path, to, registry)
+    migrated = migrate_file(path, known_platform(registry, to), registry)
     problems = problems_of_text(migrated.text, path, to, registry)
     if target is None:
         sys.stdout.write(migrated.text)
