@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,8 +16,9 @@ from roll_core.errors import BadRequest, EngineFailed, IllegalOrder
 from roll_core.inference.base import Completion, GenerationRequest
 from roll_core.inference.batch import Batch
 from roll_core.inference.decoder import Decoder
+from roll_core.inference.open_requests import OpenRequests
+from roll_core.inference.request_rules import check_request
 from roll_core.inference.running import GenerateCall, PromptKey, Running
-from roll_core.inference.sampling import check_params
 from roll_core.inference.stopping import StopStrings, Tokenizer
 
 ADMISSION_SHARE = 8
@@ -57,13 +58,11 @@ class Engine:
         self.limits, self.device = limits, device
         self.eos_ids, self.tokenizer = frozenset(eos_ids), tokenizer
         self.weight_version = weight_version
-        self._changed = threading.Condition()
+        self._requests: OpenRequests[Running] = OpenRequests()
+        self._changed = self._requests.changed
         # Guarded by _changed; the batch itself belongs to the thread alone.
-        self._open: dict[str, Running] = {}
         self._waiting: deque[Running] = deque()
-        self._is_paused = self._is_stopping = False
         self._is_busy = False
-        self._failure: str | None = None
         self._batch = Batch(decoder, device)
         self._thread = threading.Thread(target=self._run, name="hf_infer engine", daemon=True)
         self._thread.start()
@@ -85,32 +84,21 @@ class Engine:
             BadRequest: one of them cannot be served; none is queued.
             EngineFailed: the engine broke down before.
         """
-        call = GenerateCall([request.request_id for request in requests])
         prompts: dict[tuple[str, tuple[int, ...]], PromptKey] = {}
+
+        def make(request: GenerationRequest, call: GenerateCall) -> Running:
+            return self._checked(request, call, prompts)
+
         with self._changed:
-            self._changed.wait_for(lambda: not self._is_paused)
-            self._refuse_if_over()
-            may_run()
-            running = [self._checked(request, call, prompts) for request in requests]
-            twice = [r.request_id for r in requests if r.request_id in self._open]
-            twice += [name for name, count in Counter(r.request_id for r in requests).items() if count > 1]
-            if twice:
-                raise BadRequest(f"request ids must be unique among running requests: {', '.join(sorted(twice))}")
-            self._open |= {one.request.request_id: one for one in running}
+            call, running = self._requests.open(requests, may_run, make)
             self._waiting.extend(running)
             self._changed.notify_all()
         return call
 
-    def abandon(self, call: GenerateCall) -> None:
-        """Abort what is left of a call that nobody waits for any more."""
-        if call.open_ids:
-            self.abort(list(call.open_ids))
-
     def abort(self, request_ids: Sequence[str] | None = None) -> list[str]:
         """End requests where they stand, at once; returns the ids of those that were waiting or running."""
         with self._changed:
-            chosen = list(self._open) if request_ids is None else list(dict.fromkeys(request_ids))
-            aborted = [self._open[request_id] for request_id in chosen if request_id in self._open]
+            aborted = self._requests.named(request_ids)
             for running in aborted:
                 # The thread skips and removes it at its next step; a token being computed for it is dropped.
                 running.finish_reason = "abort"
@@ -125,64 +113,27 @@ class Engine:
         Raises:
             IllegalOrder: requests are running, or another such block is.
         """
-        with self._changed:
-            self._refuse_if_over()
-            if self._is_paused:
-                raise IllegalOrder(f"cannot {action} while the engine is being changed by another call")
-            if self._open:
-                count = len(self._open)
-                raise IllegalOrder(
-                    f"cannot {action} while {count} request{'s are' if count > 1 else ' is'} running: the cached keys "
-                    "and values of a request belong to the weights that made them\n  try: wait for them, or abort first"
-                )
-            self._is_paused = True
-            self._changed.wait_for(lambda: not self._is_busy)
-        try:
-            self._refuse_if_over()
-            yield
-        finally:
+        with self._requests.paused(action):
             with self._changed:
-                self._is_paused = False
-                self._changed.notify_all()
+                self._changed.wait_for(lambda: not self._is_busy)
+                self._requests.refuse_if_over()
+            yield
 
     def stop(self) -> None:
         """Abort what runs and end the thread."""
+        self._requests.end(IllegalOrder("the engine has been stopped"))
         self.abort()
-        with self._changed:
-            self._is_stopping = True
-            self._changed.notify_all()
         self._thread.join()
-
-    def _refuse_if_over(self) -> None:
-        if self._failure is not None:
-            raise EngineFailed(self._failure)
-        if self._is_stopping:
-            raise IllegalOrder("the engine has been stopped")
 
     def _checked(
         self, request: GenerationRequest, call: GenerateCall, prompts: dict[tuple[str, tuple[int, ...]], PromptKey]
     ) -> Running:
-        check_params(request)
-        prompt, vocab_size = request.prompt_ids, self.decoder.vocab_size
-        if not prompt:
-            raise BadRequest(f"request '{request.request_id}' has an empty prompt")
-        if min(prompt) < 0 or max(prompt) >= vocab_size:
-            wrong = next(token for token in prompt if not 0 <= token < vocab_size)
-            raise BadRequest(
-                f"request '{request.request_id}': prompt token {wrong} is outside the vocabulary (0..{vocab_size - 1})"
-            )
-        key = prompts.setdefault((request.group, prompt), PromptKey()) if request.group else PromptKey()
-        running = Running(request, call, key, self.eos_ids, self._stop_strings(request))
-        for limit, noun in (
-            (self.limits.max_length, "the model reads"),
-            (self.limits.max_cache_tokens, "the cache holds"),
-        ):
-            if limit is not None and running.most_tokens > limit:
-                raise BadRequest(
-                    f"request '{request.request_id}': prompt of {len(prompt)} and max_new_tokens "
-                    f"{request.params.max_new_tokens} make {running.most_tokens} tokens; {noun} at most {limit}"
-                )
-        return running
+        limits = [(self.limits.max_length, "the model reads"), (self.limits.max_cache_tokens, "the cache holds")]
+        check_request(request, self.decoder.vocab_size, limits)
+        key = PromptKey()
+        if request.group:
+            key = prompts.setdefault((request.group, request.prompt_ids), key)
+        return Running(request, call, key, self.eos_ids, self._stop_strings(request))
 
     def _stop_strings(self, request: GenerationRequest) -> StopStrings | None:
         if not request.params.stop:
@@ -206,10 +157,10 @@ class Engine:
                 self._batch.clear()
                 self._is_busy = False
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: self._is_stopping or bool(self._waiting))
-            self._is_busy = not self._is_stopping
+                self._changed.wait_for(lambda: self._requests.over is not None or bool(self._waiting))
+            self._is_busy = self._requests.over is None
             self._changed.notify_all()
-            return not self._is_stopping
+            return self._is_busy
 
     def _iterate(self) -> None:
         self._batch.remove_finished()
@@ -256,17 +207,20 @@ class Engine:
     def _deliver(self, done: Sequence[Running]) -> None:
         replies: dict[GenerateCall, list[Completion]] = {}
         for running in done:
-            del self._open[running.request.request_id]
+            self._requests.close(running)
             replies.setdefault(running.call, []).append(running.completion(self.weight_version))
         for call, completions in replies.items():
             call.replies.put(completions)
 
     def _fail(self, report: str) -> None:
+        failed = EngineFailed(f"the engine broke down and must be started again\n{report.rstrip()}")
         with self._changed:
-            self._failure = f"the engine broke down and must be started again\n{report.rstrip()}"
-            for call in {running.call: None for running in self._open.values()}:
-                call.replies.put(EngineFailed(self._failure))
-            self._open.clear()
+            self._requests.end(failed)
+            lost = self._requests.named(None)
+            for running in lost:
+                self._requests.close(running)
+            for call in dict.fromkeys(running.call for running in lost):
+                call.replies.put(failed)
             self._waiting.clear()
             self._is_busy = False
             self._changed.notify_all()

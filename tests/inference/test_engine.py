@@ -205,7 +205,7 @@ def test_aborted_requests_come_back_at_once_with_what_they_have(start: Start) ->
         first = pool.submit(next, results)
         wait_until(lambda: len(watched.prompts_read) == 4)
         # The first token of those that run is there; the next one is being computed.
-        wait_until(lambda: len(engine.engine._open["3"].token_ids) == 1)
+        wait_until(lambda: len(engine.engine._requests.named(["3"])[0].token_ids) == 1)
         assert engine.abort(["1", "5", "unknown", "1"]) == ["1", "5"]
         assert first.result(60).request_id in {"1", "5"}
         assert engine.abort(["1"]) == []
@@ -249,7 +249,7 @@ def test_results_that_nobody_waits_for_are_aborted(start: Start) -> None:
     results = engine.generate([request((1, 2), str(n), max_new_tokens=2 + 200 * n) for n in range(2)])
     assert next(results).request_id == "0"
     results.close()  # type: ignore[attr-defined]
-    wait_until(lambda: not engine.engine._open)
+    wait_until(lambda: len(engine.engine._requests) == 0)
 
 
 def test_two_hundred_concurrent_calls_complete(start: Start) -> None:
@@ -287,9 +287,9 @@ def test_a_change_that_waits_for_an_engine_that_is_being_stopped_does_not_hang(s
     engine.abort()
     with ThreadPoolExecutor(2) as pool:
         sleeping = pool.submit(engine.sleep)
-        wait_until(lambda: engine.engine._is_paused)
+        wait_until(lambda: engine.engine._requests.is_paused)
         stopping = pool.submit(engine.engine.stop)
-        wait_until(lambda: engine.engine._is_stopping)
+        wait_until(lambda: engine.engine._requests.over is not None)
         watched.allowed.set()
         with pytest.raises(IllegalOrder, match="has been stopped"):
             sleeping.result(60)

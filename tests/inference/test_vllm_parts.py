@@ -16,10 +16,10 @@ import torch
 from torch import nn
 
 from roll_core.errors import BadRequest, EngineFailed
+from roll_core.inference.relay import Inlet, Outlet, WorkerGone
 from roll_core.inference.vllm import engine as vllm_engine
 from roll_core.inference.vllm.engine import AsyncEngine
 from roll_core.inference.vllm.log_probs import ScaledLogProbs
-from roll_core.inference.vllm.relay import Inlet, Outlet, WorkerGone
 from roll_core.inference.vllm.requests import RequestRules
 from roll_core.weights.packing import unpack
 from tests.inference.models import ListReceiver, request

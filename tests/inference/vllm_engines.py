@@ -7,7 +7,7 @@ from typing import Any
 
 from roll_core.config.schema import WorkerConfig
 from roll_core.context import WorkerContext
-from roll_core.inference.vllm.relay import Inlet
+from roll_core.inference.relay import Inlet
 from roll_core.inference.vllm.strategy import VllmStrategy
 from roll_core.inference.vllm.worker import WorkerExtension
 from roll_core.platforms.cpu import CpuPlatform

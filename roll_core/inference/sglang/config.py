@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from roll_core.errors import Problem
 from roll_core.inference.end_tokens import has_tokenizer
+from roll_core.inference.engine_package import EnginePackage
 from roll_core.inference.sglang import installed
 from roll_core.platforms.base import Ability
 from roll_core.training.model_args import dtype_name
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from roll_core.config.schema import WorkerConfig
     from roll_core.platforms import Platform
 
-CONFIG_PATH = "strategy_args.strategy_config"
 LOADER = "roll_core.inference.sglang.loader.load"
 """The function that SGLang calls in each of its ranks to load tensors."""
 
@@ -84,46 +83,16 @@ def engine_arguments(role: WorkerConfig, platform: Platform, seed: int) -> dict[
 
 def config_problems(role: WorkerConfig, platform: Platform) -> Iterator[Problem]:
     """What in a role's config sglang cannot do here."""
-    yield from _version_problems()
-    yield from _key_problems(role)
-    yield from _model_problems(role, platform)
-    if role.strategy_config.get("enable_memory_saver") and Ability.SLEEP not in platform.abilities():
-        rule = f"platform '{platform.name}' cannot {Ability.SLEEP.value}"
-        yield Problem(f"{CONFIG_PATH}.enable_memory_saver", rule, True, "leave the key out")
-    sizes = [role.strategy_config.get(key) or 1 for key in ("tensor_parallel_size", "pipeline_parallel_size")]
-    if role.devices and all(type(size) is int for size in sizes) and role.num_gpus_per_worker != sizes[0] * sizes[1]:
-        rule = f"must be tensor_parallel_size {sizes[0]} x pipeline_parallel_size {sizes[1]}"
-        yield Problem("num_gpus_per_worker", rule, role.num_gpus_per_worker, "leave the key out")
-
-
-def _version_problems() -> Iterator[Problem]:
     found = installed.version()
-    if found is not None and not installed.is_supported(found):
-        wanted = installed.SUPPORTED
-        rule = f"sglang {found} is installed, and this strategy works with sglang{wanted}"
-        yield Problem("strategy_args.strategy_name", rule, "sglang", f'pip install "sglang{wanted}"')
-
-
-def _key_problems(role: WorkerConfig) -> Iterator[Problem]:
-    known, mine = installed.argument_names(), set(SglangConfig.model_fields)
-    for key, value in role.strategy_config.items():
-        if key in OURS:
-            yield Problem(f"{CONFIG_PATH}.{key}", f"is set by the strategy: {OURS[key]}", value, "leave the key out")
-        elif known and key not in known | mine:
-            close = difflib.get_close_matches(key, sorted((known | mine) - set(OURS)), n=1, cutoff=0.7)
-            rule = f"sglang {installed.version()} has no such engine argument"
-            hint = f"did you mean '{close[0]}'?" if close else "the fields of sglang.srt.server_args.ServerArgs"
-            yield Problem(f"{CONFIG_PATH}.{key}", rule, value, hint)
-
-
-def _model_problems(role: WorkerConfig, platform: Platform) -> Iterator[Problem]:
-    arguments = role.model_args
-    needed = {"bfloat16": Ability.BF16, "float16": Ability.FP16}
-    ability = needed.get(dtype_name(arguments.dtype)) if arguments.dtype is not None else None
-    if ability is not None and ability not in platform.abilities():
-        rule = f"platform '{platform.name}' does not {ability.value}"
-        yield Problem("model_args.dtype", rule, arguments.dtype, "fp32")
-    for key in ("adapter_name_or_path", "lora_target"):
-        if getattr(arguments, key):
-            rule = "sglang serves whole models here, not adapters"
-            yield Problem(f"model_args.{key}", rule, getattr(arguments, key), "leave the key out", is_not_built=True)
+    package = EnginePackage(
+        name="sglang",
+        version=found,
+        supported=installed.SUPPORTED,
+        is_supported=found is not None and installed.is_supported(found),
+        argument_names=installed.argument_names(),
+        arguments_place="sglang.srt.server_args.ServerArgs",
+        ours=OURS,
+        keys=frozenset(SglangConfig.model_fields),
+        sleep_key="enable_memory_saver",
+    )
+    return package.problems(role, platform)

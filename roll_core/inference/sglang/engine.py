@@ -17,11 +17,12 @@ from typing import Any, Literal, get_args
 
 from roll_core.errors import EngineFailed, IllegalOrder
 from roll_core.inference.base import Completion, FinishReason, GenerationRequest
+from roll_core.inference.manifests import Taken
+from roll_core.inference.relay import Outlet, WorkerGone
 from roll_core.inference.running import GenerateCall
 from roll_core.inference.sglang.ledger import Ledger, Open
 from roll_core.inference.sglang.messages import Abort, Answer, Call, Generate, NotStarted, Output, Refused, Started
 from roll_core.inference.sglang.requests import sampling_of
-from roll_core.inference.vllm.relay import Outlet, WorkerGone
 from roll_core.weights import WeightReceiver
 
 log = logging.getLogger(__name__)
@@ -91,15 +92,10 @@ class EngineProcess:
             BadRequest: an id is taken; none is queued.
             EngineFailed: the engine died before.
         """
-        call, opened = self._ledger.open(requests, may_run)
+        call, opened = self._ledger.submit(requests, may_run)
         for one in opened:
             self._send(Generate(one.rid, one.request.prompt_ids, sampling_of(one.request, self.eos_ids)))
         return call
-
-    def abandon(self, call: GenerateCall) -> None:
-        """Abort what is left of a call that nobody waits for any more."""
-        if call.open_ids:
-            self.abort(list(call.open_ids))
 
     def abort(self, request_ids: Sequence[str] | None = None) -> list[str]:
         """End requests, each with what it has; returns the ids of those that ended by it, and not by themselves."""
@@ -119,8 +115,8 @@ class EngineProcess:
         """
         return self._ledger.paused(action)
 
-    def take_weights(self, receiver: WeightReceiver) -> list[tuple[str, list[str]]]:
-        """Hand on an update; each rank's digest of what came, and the parameters that got nothing.
+    def take_weights(self, receiver: WeightReceiver) -> list[Taken]:
+        """Hand on an update; what each rank says of it.
 
         Raises:
             EngineFailed: the engine failed while it loaded.
@@ -140,8 +136,8 @@ class EngineProcess:
             except WorkerGone as error:
                 self._result(calls[0])
                 raise EngineFailed(ENDED_EARLY) from error
-            answers: list[tuple[str, list[str]]] = self._result(calls[0])
-        return answers
+            answers = self._result(calls[0])
+        return [Taken("a rank", digest, tuple(names)) for digest, names in answers]
 
     def call(self, action: Literal["flush", "release", "resume"]) -> None:
         """Let the engine do something while it is paused."""
@@ -152,7 +148,7 @@ class EngineProcess:
         if not self._is_stopping and self.process.poll() is None:
             self.abort()
         self._is_stopping = True
-        self._ledger.end(IllegalOrder("the engine has been stopped"))
+        self._ledger.fail(IllegalOrder("the engine has been stopped"))
         if self.process.poll() is None:
             _hang_up(self._connection)
         self._ended()
@@ -189,7 +185,7 @@ class EngineProcess:
         except (EOFError, OSError):
             failed = EngineFailed(f"the engine died and must be started again\n  cause: {self._ended()}{self._where}")
             self._failed = failed
-            self._ledger.end(failed, failed)
+            self._ledger.fail(failed)
             for answer in list(self._answers.values()):
                 answer.set_exception(failed)
 
@@ -203,7 +199,7 @@ class EngineProcess:
             return
         one = self._ledger.find(message.rid)
         assert one is not None, f"{message.rid} ended twice"
-        self._ledger.close(one, self._reply(one, message))
+        self._ledger.reply(one, self._reply(one, message))
 
     def _reply(self, one: Open, message: Output | Refused) -> Completion | EngineFailed:
         name = one.request.request_id

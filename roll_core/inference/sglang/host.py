@@ -20,11 +20,11 @@ from typing import Any
 
 import torch
 
+from roll_core.inference.relay import Inlet
 from roll_core.inference.sglang.config import LOADER
 from roll_core.inference.sglang.loader import REPORT
 from roll_core.inference.sglang.messages import Abort, Answer, Call, Generate, NotStarted, Refused, Started
 from roll_core.inference.sglang.requests import output_of
-from roll_core.inference.vllm.relay import Inlet
 from roll_core.weights import digest_of
 from roll_core.weights.packing import unpack
 

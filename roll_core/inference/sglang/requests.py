@@ -8,7 +8,7 @@ from typing import Any
 
 from roll_core.errors import BadRequest
 from roll_core.inference.base import GenerationRequest
-from roll_core.inference.sampling import check_params
+from roll_core.inference.request_rules import check_request
 from roll_core.inference.sglang.messages import Output
 
 COLDEST = 1e-6
@@ -29,19 +29,8 @@ class RequestRules:
         Raises:
             BadRequest: names the request and what is wrong.
         """
-        check_params(request)
-        who, params, prompt = f"request '{request.request_id}'", request.params, request.prompt_ids
-        if not prompt:
-            raise BadRequest(f"{who} has an empty prompt")
-        wrong = next((token for token in prompt if not 0 <= token < self.vocab_size), None)
-        if wrong is not None:
-            raise BadRequest(f"{who}: prompt token {wrong} is outside the vocabulary (0..{self.vocab_size - 1})")
-        longest = len(prompt) + params.max_new_tokens
-        if longest > self.max_length:
-            raise BadRequest(
-                f"{who}: prompt of {len(prompt)} and max_new_tokens {params.max_new_tokens} make {longest} tokens; "
-                f"the engine reads at most {self.max_length}"
-            )
+        check_request(request, self.vocab_size, [(self.max_length, "the engine reads")])
+        who, params = f"request '{request.request_id}'", request.params
         if params.stop and not self.has_tokenizer:
             raise BadRequest(f"{who} has stop strings, and the model's folder has no tokenizer")
         if 0 < params.temperature < COLDEST:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from roll_core.errors import Problem
 from roll_core.inference.end_tokens import has_tokenizer
+from roll_core.inference.engine_package import EnginePackage
 from roll_core.inference.vllm import installed
 from roll_core.platforms.base import Ability
 from roll_core.training.model_args import dtype_name
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from roll_core.config.schema import WorkerConfig
     from roll_core.platforms import Platform
 
-CONFIG_PATH = "strategy_args.strategy_config"
 EXTENSION = "roll_core.inference.vllm.worker.WorkerExtension"
 
 OURS = {
@@ -87,47 +86,16 @@ def engine_arguments(role: WorkerConfig, platform: Platform, seed: int) -> dict[
 
 def config_problems(role: WorkerConfig, platform: Platform) -> Iterator[Problem]:
     """What in a role's config vllm cannot do here."""
-    yield from _version_problems()
-    yield from _key_problems(role)
-    yield from _model_problems(role, platform)
-    if role.strategy_config.get("enable_sleep_mode") and Ability.SLEEP not in platform.abilities():
-        rule = f"platform '{platform.name}' cannot {Ability.SLEEP.value}"
-        yield Problem(f"{CONFIG_PATH}.enable_sleep_mode", rule, True, "leave the key out")
-    sizes = [role.strategy_config.get(key) or 1 for key in ("tensor_parallel_size", "pipeline_parallel_size")]
-    if role.devices and all(type(size) is int for size in sizes) and role.num_gpus_per_worker != sizes[0] * sizes[1]:
-        rule = f"must be tensor_parallel_size {sizes[0]} x pipeline_parallel_size {sizes[1]}"
-        yield Problem("num_gpus_per_worker", rule, role.num_gpus_per_worker, "leave the key out")
-
-
-def _version_problems() -> Iterator[Problem]:
     found = installed.version()
-    if found is not None and not installed.is_supported(found):
-        wanted = installed.supported_range()
-        rule = f"vllm {found} is installed, and this strategy works with vllm{wanted}"
-        yield Problem("strategy_args.strategy_name", rule, "vllm", f'pip install "vllm{wanted}"')
-
-
-def _key_problems(role: WorkerConfig) -> Iterator[Problem]:
-    known = installed.argument_names()
-    mine = set(VllmConfig.model_fields) | WITHOUT_EFFECT
-    for key, value in role.strategy_config.items():
-        if key in OURS:
-            yield Problem(f"{CONFIG_PATH}.{key}", f"is set by the strategy: {OURS[key]}", value, "leave the key out")
-        elif known and key not in known | mine:
-            close = difflib.get_close_matches(key, sorted(known | set(VllmConfig.model_fields)), n=1, cutoff=0.7)
-            rule = f"vllm {installed.version()} has no such engine argument"
-            hint = f"did you mean '{close[0]}'?" if close else "the fields of vllm.EngineArgs"
-            yield Problem(f"{CONFIG_PATH}.{key}", rule, value, hint)
-
-
-def _model_problems(role: WorkerConfig, platform: Platform) -> Iterator[Problem]:
-    arguments = role.model_args
-    needed = {"bfloat16": Ability.BF16, "float16": Ability.FP16}
-    ability = needed.get(dtype_name(arguments.dtype)) if arguments.dtype is not None else None
-    if ability is not None and ability not in platform.abilities():
-        rule = f"platform '{platform.name}' does not {ability.value}"
-        yield Problem("model_args.dtype", rule, arguments.dtype, "fp32")
-    for key in ("adapter_name_or_path", "lora_target"):
-        if getattr(arguments, key):
-            rule = "vllm serves whole models here, not adapters"
-            yield Problem(f"model_args.{key}", rule, getattr(arguments, key), "leave the key out", is_not_built=True)
+    package = EnginePackage(
+        name="vllm",
+        version=found,
+        supported=installed.supported_range(),
+        is_supported=found is not None and installed.is_supported(found),
+        argument_names=installed.argument_names(),
+        arguments_place="vllm.EngineArgs",
+        ours=OURS,
+        keys={*VllmConfig.model_fields, *WITHOUT_EFFECT},
+        sleep_key="enable_sleep_mode",
+    )
+    return package.problems(role, platform)

@@ -7,17 +7,18 @@ import contextlib
 import logging
 import multiprocessing
 import threading
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from roll_core.errors import BadRequest, EngineFailed, IllegalOrder
+from roll_core.errors import EngineFailed, IllegalOrder
 from roll_core.inference.base import Completion, FinishReason, GenerationRequest
+from roll_core.inference.manifests import Taken
+from roll_core.inference.open_requests import OpenRequests
+from roll_core.inference.relay import Outlet, WorkerGone
 from roll_core.inference.running import GenerateCall
-from roll_core.inference.vllm.relay import Outlet, WorkerGone
 from roll_core.inference.vllm.requests import log_probs_of, sampling_of
 from roll_core.weights import WeightReceiver
 
@@ -59,11 +60,7 @@ class AsyncEngine:
     def __init__(self, arguments: Mapping[str, Any], eos_ids: tuple[int, ...], name: str, timeout_s: float) -> None:
         self.eos_ids, self.name, self.timeout_s = eos_ids, name, timeout_s
         self.weight_version = -1
-        self._changed = threading.Condition()
-        # Guarded by _changed.
-        self._open: dict[str, _Open] = {}
-        self._is_paused = False
-        self._failure: str | None = None
+        self._requests: OpenRequests[_Open] = OpenRequests()
         before = set(multiprocessing.active_children())
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="vllm engine", daemon=True)
@@ -95,59 +92,26 @@ class AsyncEngine:
             BadRequest: an id is taken; none is queued.
             EngineFailed: the engine died before.
         """
-        call = GenerateCall([request.request_id for request in requests])
-        with self._changed:
-            self._changed.wait_for(lambda: not self._is_paused)
-            self._refuse_if_over()
-            may_run()
-            twice = [r.request_id for r in requests if r.request_id in self._open]
-            twice += [name for name, count in Counter(r.request_id for r in requests).items() if count > 1]
-            if twice:
-                raise BadRequest(f"request ids must be unique among running requests: {', '.join(sorted(twice))}")
-            opened = [_Open(request, call) for request in requests]
-            self._open |= {one.request.request_id: one for one in opened}
+        call, opened = self._requests.open(requests, may_run, _Open)
         self._loop.call_soon_threadsafe(self._begin, opened)
         return call
 
-    def abandon(self, call: GenerateCall) -> None:
-        """Abort what is left of a call that nobody waits for any more."""
-        if call.open_ids and not self._is_stopped and self._failure is None:
-            self.abort(list(call.open_ids))
-
     def abort(self, request_ids: Sequence[str] | None = None) -> list[str]:
         """End requests, each with what it has; returns the ids of those that ended by it, and not by themselves."""
-        with self._changed:
-            chosen = list(self._open) if request_ids is None else list(dict.fromkeys(request_ids))
-            opened = [self._open[request_id] for request_id in chosen if request_id in self._open]
+        # What ran in an engine that died fails by itself.
+        opened = self._requests.named(request_ids) if self._requests.over is None else []
         return self._run(self._abort(opened)) if opened else []
 
-    @contextmanager
-    def paused(self, action: str) -> Iterator[None]:
+    def paused(self, action: str) -> AbstractContextManager[None]:
         """Nothing runs in the block. Calls of `submit` wait for its end.
 
         Raises:
             IllegalOrder: requests are running, or another such block is.
         """
-        with self._changed:
-            self._refuse_if_over()
-            if self._is_paused:
-                raise IllegalOrder(f"cannot {action} while the engine is being changed by another call")
-            if self._open:
-                count = len(self._open)
-                raise IllegalOrder(
-                    f"cannot {action} while {count} request{'s are' if count > 1 else ' is'} running: the cached keys "
-                    "and values of a request belong to the weights that made them\n  try: wait for them, or abort first"
-                )
-            self._is_paused = True
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._is_paused = False
-                self._changed.notify_all()
+        return self._requests.paused(action)
 
-    def take_weights(self, receiver: WeightReceiver, num_workers: int) -> list[tuple[str, list[str]]]:
-        """Hand an update to the engine's workers; each one's digest, and the parameters that got nothing.
+    def take_weights(self, receiver: WeightReceiver, num_workers: int) -> list[Taken]:
+        """Hand an update to the engine's workers; what each says of it.
 
         Raises:
             EngineFailed: a worker failed while it loaded.
@@ -168,7 +132,7 @@ class AsyncEngine:
                 self._answer(calls[0])
                 raise EngineFailed(ENDED_EARLY) from error
             answers = self._answer(calls[0])
-        return [(digest, list(names)) for digest, names in answers]
+        return [Taken(f"rank {rank}", digest, tuple(names)) for rank, (digest, names) in enumerate(answers)]
 
     def rpc(self, method: str, *arguments: Any) -> list[Any]:
         """What a method of the workers returns, by rank."""
@@ -183,10 +147,12 @@ class AsyncEngine:
         """End the engine and its processes; what runs is aborted."""
         if self._is_stopped:
             return
-        if self._failure is None:
-            with contextlib.suppress(EngineFailed):
-                self.abort()
         self._is_stopped = True
+        has_failed = self._requests.over is not None
+        self._requests.end(IllegalOrder("the engine has been stopped"))
+        if not has_failed:
+            with contextlib.suppress(EngineFailed):
+                self._run(self._abort(self._requests.named(None)))
         self._run(self._shut_down())
         self._end_loop()
         for process in self.processes:
@@ -227,17 +193,17 @@ class AsyncEngine:
             token_ids = tuple(output.token_ids)
             completion = Completion(name, token_ids, log_probs_of(output), output.finish_reason, self.weight_version)
         one.finish_reason = completion.finish_reason
-        with self._changed:
-            del self._open[name]
+        self._requests.close(one)
         one.call.replies.put([completion])
 
     def _fail(self, one: _Open, error: Exception) -> None:
         """A request that failed by itself ends its call; a dead engine ends all of them."""
-        with self._changed:
-            self._open.pop(one.request.request_id, None)
-            if self._failure is None and self._engine.errored:
-                self._failure = f"the engine died and must be started again\n  cause: {self._cause(error)}{self._where}"
-        text = self._failure or f"request '{one.request.request_id}' failed: {type(error).__name__}: {error}"
+        self._requests.close(one)
+        if self._engine.errored and self._requests.over is None:
+            cause = f"the engine died and must be started again\n  cause: {self._cause(error)}{self._where}"
+            self._requests.end(EngineFailed(cause))
+        over = self._requests.over
+        text = str(over) if over else f"request '{one.request.request_id}' failed: {type(error).__name__}: {error}"
         failed = EngineFailed(text)
         failed.__cause__ = error
         one.call.replies.put(failed)
@@ -279,12 +245,6 @@ class AsyncEngine:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-
-    def _refuse_if_over(self) -> None:
-        if self._failure is not None:
-            raise EngineFailed(self._failure)
-        if self._is_stopped:
-            raise IllegalOrder("the engine has been stopped")
 
     def _schedule(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)

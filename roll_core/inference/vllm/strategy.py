@@ -7,38 +7,37 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel
 
 from roll_core.context import WorkerContext
-from roll_core.errors import ConfigError, EngineFailed, Problem, WeightSyncError
-from roll_core.inference.base import Completion, EngineState, GenerationRequest, InferStrategy
+from roll_core.errors import ConfigError, EngineFailed, Problem
+from roll_core.inference.base import EngineState, GenerationRequest
+from roll_core.inference.engine_strategy import EngineStrategy
 from roll_core.inference.vllm.config import ENVIRONMENT, VllmConfig, config_problems, engine_arguments
 from roll_core.platforms.base import Ability
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from roll_core.config.schema import WorkerConfig
-    from roll_core.inference.running import GenerateCall
+    from roll_core.inference.vllm.engine import AsyncEngine
     from roll_core.platforms import Platform
     from roll_core.weights import WeightReceiver
 
 log = logging.getLogger(__name__)
 
-_STARTED = (EngineState.READY, EngineState.EMPTY, EngineState.ASLEEP)
 
-
-class VllmStrategy(InferStrategy):
+class VllmStrategy(EngineStrategy):
     """One engine on one device or, by its own parallel sizes, on several of one node.
 
-    As with every engine here the weights change only while nothing runs. They reach vLLM's workers through the
-    host's memory, whatever the device.
+    Weights reach vLLM's workers through the host's memory, whatever the device.
     """
 
     Config: ClassVar[type[BaseModel]] = VllmConfig
+    engine: AsyncEngine
 
     def __init__(self, role: WorkerConfig, platform: Platform, context: WorkerContext) -> None:
         super().__init__(role, platform, context)
@@ -57,8 +56,9 @@ class VllmStrategy(InferStrategy):
             ConfigError: no model, or something that `problems` finds.
             EngineFailed: vLLM could not start.
         """
+        from roll_core.inference.model_facts import ModelFacts
         from roll_core.inference.vllm.engine import AsyncEngine
-        from roll_core.inference.vllm.model_facts import ModelFacts
+        from roll_core.inference.vllm.requests import RequestRules
 
         self.lifecycle.require("start", EngineState.NEW)
         problems = self.problems(self.role, self.platform)
@@ -76,116 +76,42 @@ class VllmStrategy(InferStrategy):
         )
         prepared = self.engine.rpc("roll_prepare", os.getpid())
         self.num_workers = len(prepared)
-        self.rules = self.facts.rules(self.engine.max_length, has_plain_sampling_only=not all(prepared))
+        self.rules = RequestRules(
+            self.facts.vocab_size, self.engine.max_length, self.facts.has_tokenizer, not all(prepared)
+        )
         self.lifecycle.state = EngineState.EMPTY if self.config.load_format == "dummy" else EngineState.READY
 
-    def generate(self, requests: Sequence[GenerationRequest]) -> Iterator[Completion]:
-        """Hand the requests to the engine at once and yield their completions as they finish.
-
-        While weights are being taken it waits for their end.
-
-        Raises:
-            IllegalOrder: asleep, without weights, or stopped.
-            BadRequest: a request cannot be served; then none of them runs.
-            EngineFailed: the engine died; names the process and how it ended.
-        """
-        self.lifecycle.require("generate", *_STARTED)
-        return self._results(self.engine.submit(requests, partial(self._admit, requests)))
-
     def _admit(self, requests: Sequence[GenerationRequest]) -> None:
-        self.lifecycle.require("generate", EngineState.READY)
+        super()._admit(requests)
         for request in requests:
             self.rules.check(request)
         self._wake_cache()
 
-    def _results(self, call: GenerateCall) -> Iterator[Completion]:
-        try:
-            yield from call.results()
-        finally:
-            self.engine.abandon(call)
+    def _module(self) -> nn.Module:
+        return self.facts.skeleton
 
-    def abort(self, request_ids: Sequence[str] | None = None) -> list[str]:
-        """End requests with what they have; the ids of those that ended by it."""
-        self.lifecycle.require("abort", *_STARTED)
-        return self.engine.abort(request_ids)
+    def _take(self, receiver: WeightReceiver) -> None:
+        for answer in self.engine.take_weights(receiver, self.num_workers):
+            answer.confirm("vLLM", receiver.manifest)
+        self._wake_cache()
+        # What was cached under the old weights would answer for the new ones.
+        if self.engine.call("reset_prefix_cache") is False:
+            raise EngineFailed("vLLM did not drop its prefix cache after an update of the weights")
 
-    def update_weights(self, receiver: WeightReceiver) -> str:
-        """Take new weights on every rank of the engine; the digest of their version, names and shapes.
+    def _free_memory(self) -> bool:
+        self.engine.call("reset_prefix_cache")
+        if Ability.SLEEP not in self.platform.abilities():
+            return True
+        self.engine.call("sleep", level=self.config.sleep_level)
+        self._is_cache_asleep = True
+        return self.config.sleep_level == 1
 
-        Raises:
-            IllegalOrder: asleep, stopped, or requests are running.
-            WeightSyncError: the weights are not this model's (then the old ones stay), or came differently than
-                announced, or were not all taken (then the engine has none until a whole update arrives).
-        """
-        from roll_core.inference.hf_weights import check_manifest, drain
-
-        with self._changing("update weights", EngineState.READY, EngineState.EMPTY):
-            try:
-                check_manifest(self.facts.skeleton, receiver.manifest)
-            except WeightSyncError:
-                drain(receiver)
-                raise
-            self.lifecycle.state = EngineState.EMPTY
-            answers = self.engine.take_weights(receiver, self.num_workers)
-            for rank, (digest, left_out) in enumerate(answers):
-                _confirm(rank, digest, left_out, receiver)
-            self._wake_cache()
-            # What was cached under the old weights would answer for the new ones.
-            if self.engine.call("reset_prefix_cache") is False:
-                raise EngineFailed("vLLM did not drop its prefix cache after an update of the weights")
-            self.engine.weight_version = receiver.manifest.version
-            self.lifecycle.state = EngineState.READY
-        return receiver.manifest.digest
-
-    def sleep(self) -> None:
-        """Free the engine's device memory; on a platform that cannot, only what is cached is dropped."""
-        with self._changing("sleep", EngineState.READY, EngineState.EMPTY):
-            self._awake_state = self.lifecycle.state
-            self.engine.call("reset_prefix_cache")
-            if Ability.SLEEP in self.platform.abilities():
-                self.engine.call("sleep", level=self.config.sleep_level)
-                self._is_cache_asleep = True
-                if self.config.sleep_level == 2:
-                    self._awake_state = EngineState.EMPTY
-            self.lifecycle.state = EngineState.ASLEEP
-
-    def wake(self) -> None:
-        """Bring the weights back; room for the cache is made when it is needed, after new weights have come."""
-        with self._changing("wake", EngineState.ASLEEP):
-            if self._is_cache_asleep:
-                self.engine.call("wake_up", tags=["weights"])
-            self.lifecycle.state = self._awake_state
+    def _take_memory_back(self) -> None:
+        """For the weights; room for the cache is made when it is needed, after new weights have come."""
+        if self._is_cache_asleep:
+            self.engine.call("wake_up", tags=["weights"])
 
     def _wake_cache(self) -> None:
         if self._is_cache_asleep:
             self.engine.call("wake_up", tags=["kv_cache"])
             self._is_cache_asleep = False
-
-    def stop(self) -> None:
-        """Abort what runs and end the engine's processes. Stopping twice is no fault."""
-        if self.lifecycle.state in _STARTED:
-            self.engine.stop()
-        self.lifecycle.state = EngineState.STOPPED
-
-    @contextmanager
-    def _changing(self, action: str, *allowed: EngineState) -> Iterator[None]:
-        """Nothing runs in the block, and the state is one of those allowed: also when calls race."""
-        require = partial(self.lifecycle.require, action, *allowed)
-        require()
-        with self.engine.paused(action):
-            require()
-            yield
-
-
-def _confirm(rank: int, digest: str, left_out: Sequence[str], receiver: WeightReceiver) -> None:
-    manifest = receiver.manifest
-    if digest != manifest.digest:
-        raise WeightSyncError(
-            f"the weights of version {manifest.version} did not arrive as announced on rank {rank} of the engine"
-            f"\n  announced: {manifest.digest}, arrived: {digest}"
-        )
-    if left_out:
-        raise WeightSyncError(
-            f"vLLM left parameters at their old values, though version {manifest.version} came whole"
-            f"\n  on rank {rank}: {', '.join(left_out)}"
-        )

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from roll_core.inference.relay import Inlet
 from roll_core.inference.vllm.log_probs import ScaledLogProbs
 from roll_core.inference.vllm.orphans import end_with
-from roll_core.inference.vllm.relay import Inlet
 from roll_core.weights import digest_of
 from roll_core.weights.packing import unpack
 

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from roll_core.inference.end_tokens import end_tokens, has_tokenizer
-from roll_core.inference.vllm.requests import RequestRules
 
 
 class ModelFacts:
@@ -36,10 +35,15 @@ class ModelFacts:
         """Tokens that end a text."""
         from transformers import AutoTokenizer
 
-        own = AutoTokenizer.from_pretrained(self.path).eos_token_id if has_tokenizer(self.path) else None
+        own = AutoTokenizer.from_pretrained(self.path).eos_token_id if self.has_tokenizer else None
         return end_tokens(self.path, self.config, own)
 
-    def rules(self, max_length: int, *, has_plain_sampling_only: bool) -> RequestRules:
-        """What requests must keep, for an engine that reads texts up to a length."""
-        vocab_size = int(self.config.get_text_config().vocab_size)
-        return RequestRules(vocab_size, max_length, has_tokenizer(self.path), has_plain_sampling_only)
+    @property
+    def vocab_size(self) -> int:
+        """Tokens the model knows."""
+        return int(self.config.get_text_config().vocab_size)
+
+    @property
+    def has_tokenizer(self) -> bool:
+        """Whether the folder has a tokenizer too."""
+        return has_tokenizer(self.path)
