@@ -62,7 +62,10 @@ class EngineStrategy(InferStrategy):
             EngineFailed: the engine broke down; says how.
         """
         self.lifecycle.require("generate", *_STARTED)
-        return self._results(self.engine.submit(requests, partial(self._admit, requests)))
+        return self._results(self._submit(requests, partial(self._admit, requests)))
+
+    def _submit(self, requests: Sequence[GenerationRequest], may_run: Callable[[], None]) -> GenerateCall:
+        return self.engine.submit(requests, may_run)
 
     def _admit(self, requests: Sequence[GenerationRequest]) -> None:
         """Refuse what cannot run, by an error; called when nothing is being changed."""
