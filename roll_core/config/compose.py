@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
@@ -12,8 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from roll_core.config.files import compose_file, is_preset
 from roll_core.config.interpolation import referenced_keys, resolved
-from roll_core.config.keys import has_no_effect
-from roll_core.config.kinds import kind_of_config, model_of
+from roll_core.config.keys import UNKNOWN_KEY, has_no_effect
+from roll_core.config.kinds import hint_for_foreign_key, kind_of_config, model_of
 from roll_core.config.locate import find_config, find_file
 from roll_core.config.overrides import apply_overrides, parse_overrides
 from roll_core.config.pipeline import BaseConfig
@@ -102,6 +102,7 @@ def read_config(path: Path, overrides: Sequence[str] = (), pipeline: str = "auto
     problems += broken
     written = own | {one.path[0] for one in parsed if one.path}
     result = validate(plain, model, referenced=referenced, included=frozenset(plain) - written)
+    found = [_with_owner(problem, kind) for problem in result.problems]
     config = result.config
     if config is not None:
         config = _named(config, path, plain)
@@ -109,7 +110,14 @@ def read_config(path: Path, overrides: Sequence[str] = (), pipeline: str = "auto
             config.notices.insert(0, f"hydra: has no effect; {BaseConfig.without_effect['hydra']}")
         config.notices.extend([*ignored, *_missing_presets(files.missing, broken), *notices_of(config)])
     suspect = result.suspect | {_last(problem.path) for problem in broken}
-    return Reading(str(path), kind, config, problems + result.problems, frozenset(suspect))
+    return Reading(str(path), kind, config, problems + found, frozenset(suspect))
+
+
+def _with_owner(problem: Problem, kind: str) -> Problem:
+    """An unknown top-level key with the pipelines that have it; where none has, with what it may have meant."""
+    if problem.rule != UNKNOWN_KEY or "." in problem.path:
+        return problem
+    return replace(problem, hint=hint_for_foreign_key(problem.path, kind) or problem.hint)
 
 
 def _required(reading: Reading) -> BaseConfig:

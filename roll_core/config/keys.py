@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from roll_core.config.roles import StrategyArgs
+from roll_core.config.roles import RewardConfig, StrategyArgs
 from roll_core.config.section import Section
 from roll_core.errors import Problem
 
 Path = tuple[str, ...]
 
+UNKNOWN_KEY = "unknown key"
 ANY_NAME = "*"
 """Stands in a path for the names of a mapping whose keys are free, such as the domains of `rewards`."""
 
@@ -109,6 +110,8 @@ def suggestion(key: str, path: Path, model: type[Section], root: type[Section]) 
     if near:
         best = max(places(root)[near[0]], key=lambda place: _shared(place, path))
         return f"did you mean {_dotted(_filled(best, path))}?"
+    if model is RewardConfig:
+        return f"options of a reward of your own belong in {_dotted((*path, 'reward_args', key))}"
     return ""
 
 
@@ -175,9 +178,11 @@ class _Walk:
             here = (*path, key)
             if key in model.model_fields:
                 self._known(cleaned, key, value, model, here, report)
+            elif self._is_variable(here):
+                continue
             elif key in ignored:
                 report.notices.append(f"{_dotted(here)}: has no effect; {ignored[key]}")
-            elif not self._is_variable(here):
+            else:
                 self._unknown(cleaned, key, value, model, path, given, report)
         return cleaned
 
@@ -223,9 +228,10 @@ class _Walk:
             report.notices.append(f"{key}: has no effect; it comes from an included file and nothing refers to it")
             return
         hint = suggestion(key, path, model, self.root)
-        report.problems.append(Problem(_dotted((*path, key)), "unknown key", None, hint))
+        report.problems.append(Problem(_dotted((*path, key)), UNKNOWN_KEY, None, hint))
         report.unknown.add(key)
-        if close and hint.startswith("did you mean") and close not in given:
+        fits = bool(close) and (isinstance(value, Mapping) or nested(model.model_fields[close].annotation)[1] is None)
+        if fits and hint.startswith("did you mean") and close not in given:
             self._known(cleaned, close, value, model, (*path, close), report)
 
     def _is_variable(self, here: Path) -> bool:

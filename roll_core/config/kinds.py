@@ -47,6 +47,12 @@ def kind_of_config(keys: Sequence[str], asked: str = AUTO) -> str:
     return "rlvr"
 
 
+def hint_for_foreign_key(key: str, kind: str) -> str:
+    """What to say of a top-level key that `kind` does not have and other pipelines do; empty where none has it."""
+    owners = [name for name in PIPELINES if name != kind and key in model_of(name).model_fields]
+    return f"it is a key of {' and '.join(owners)} configs, and this is read as one of {kind}" if owners else ""
+
+
 def model_of(kind: str) -> type[BaseConfig]:
     """The schema of a pipeline."""
     module, _, name = PIPELINES[kind].partition(":")

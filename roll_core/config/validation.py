@@ -9,14 +9,13 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from roll_core.config.keys import check_keys
+from roll_core.config.keys import UNKNOWN_KEY, check_keys
 from roll_core.config.pipeline import BaseConfig
 from roll_core.errors import Problem
 from roll_core.trackers.redact import is_secret_key
 
 C = TypeVar("C", bound=BaseConfig)
 
-_UNKNOWN = "unknown key"
 _SENTENCES = {
     "int_type": "must be a whole number",
     "int_parsing": "must be a whole number",
@@ -32,7 +31,7 @@ _SENTENCES = {
     "dict_type": "must be a mapping of keys to values",
     "model_type": "must be a mapping of keys to values",
     "model_attributes_type": "must be a mapping of keys to values",
-    "extra_forbidden": _UNKNOWN,
+    "extra_forbidden": UNKNOWN_KEY,
     "missing": "must be given",
     "none_required": "must be left out",
 }
@@ -100,7 +99,7 @@ def option_problems(options: Mapping[str, Any], model: type[BaseModel], path: st
 
 def _option_problem(inner: tuple[str, ...], problem: Problem, model: type[BaseModel], path: str, owner: str) -> Problem:
     where = ".".join((path, *inner))
-    if problem.rule != _UNKNOWN:
+    if problem.rule != UNKNOWN_KEY:
         return Problem(where, problem.rule, problem.value, problem.hint)
     known = list(model.model_fields) if len(inner) == 1 else []
     close = difflib.get_close_matches(inner[-1], known, n=1, cutoff=0.7)

@@ -48,6 +48,11 @@ def said(given: dict[str, Any]) -> list[str]:
         ),
         ({"qwertyuiop": 1}, "qwertyuiop: unknown key"),
         (
+            {"rewards.math_rule.my_threshold": 0.5},
+            "rewards.math_rule.my_threshold: unknown key\n"
+            "    try:   options of a reward of your own belong in rewards.math_rule.reward_args.my_threshold",
+        ),
+        (
             {"rewards.math_rule.query_filter_config": {"typ": "x"}},
             "rewards.math_rule.query_filter_config.typ: unknown key\n    try:   did you mean 'type'?",
         ),

@@ -555,3 +555,33 @@ def test_no_rank_is_no_adapter(write: Write) -> None:
 
 
 PUBLISHED_DIGEST = "57b2423172cbe0ce899e46364446421603b63945a5d11d6c9039039edd704723"
+
+
+def test_what_a_config_refers_to_is_not_said_to_have_no_effect(write: Write) -> None:
+    path = write(
+        "max_actions_per_traj: 7\ncustom_env: {Lake: {env_type: frozen_lake, max_steps: '${max_actions_per_traj}'}}\n"
+        "custom_envs: {Lake: '${custom_env.Lake}'}\nspecial_token_list: ['<think>']\nsequence_length: 8\n"
+    )
+    reading = read_config(path)
+    assert reading.problems == [] and reading.config is not None
+    about = [notice.partition(":")[0] for notice in reading.config.notices]
+    assert "special_token_list" in about
+    assert not {"max_actions_per_traj", "custom_env"} & set(about)
+
+
+def test_a_key_of_another_pipeline_is_told_by_its_owner(write: Write) -> None:
+    path = write("sequence_length: 8\ncustom_envs: {}\nimportance_sampling: seq\nstudent_pretrain: m\n")
+    assert [str(problem) for problem in read_config(path).problems] == [
+        "importance_sampling: unknown key\n    try:   it is a key of rlvr configs, and this is read as one of agentic",
+        "student_pretrain: unknown key\n    try:   it is a key of distill configs, and this is read as one of agentic",
+    ]
+
+
+def test_with_an_adapter_its_options_have_an_effect(write: Write) -> None:
+    text = "response_length: 8\nrewards: {{math_rule: {{}}}}\nactor_train: {{model_args: {{lora_rank: 32{}}}}}\n"
+    told = []
+    for more in ("", ", lora_target: all-linear"):
+        config = read_config(write(text.format(more))).config
+        assert config is not None
+        told.append("actor_train.model_args.lora_rank" in [one.partition(":")[0] for one in config.notices])
+    assert told == [True, False]

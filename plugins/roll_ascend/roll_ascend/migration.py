@@ -25,7 +25,7 @@ MIGRATION = Migration(
     ),
     families=(
         ModelFamily(
-            name=r"qwen3-\d+b-?a\d+b",
+            name=r"qwen3-(?:coder-)?\d+b-?a\d+b",
             reason="experts are sharded one by one, so every rank must run all of them; long rows are cut into tiles",
             training={
                 "apply_expert_patch": True,

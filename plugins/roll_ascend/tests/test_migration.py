@@ -36,7 +36,15 @@ def test_options_of_a_family_are_options_of_fsdp2_and_its_patches_are_there() ->
         assert resolve_backend(registry, "patch", patch, "npu").record.name == "roll_ascend"
 
 
-@pytest.mark.parametrize("model", ["Qwen/Qwen3-30B-A3B", "/models/Qwen3-235B-A22B", "Qwen/Qwen3-30B-A3B-Instruct-2507"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        "Qwen/Qwen3-30B-A3B",
+        "/models/Qwen3-235B-A22B",
+        "Qwen/Qwen3-30B-A3B-Instruct-2507",
+        "Qwen/Qwen3-Coder-30B-A3B-Instruct",
+    ],
+)
 def test_models_whose_experts_need_the_patch_are_recognised(model: str) -> None:
     assert [family.has(model) for family in MIGRATION.families] == [True]
 

@@ -99,7 +99,9 @@ def notices(config: RLVRConfig) -> Iterator[str]:
 def _role(config: RLVRConfig, path: str, role: WorkerConfig) -> Iterator[str]:
     without = ("max_concurrency",) if isinstance(role, RewardConfig) else ()
     yield from _written(role, path, {key: why for key, why in ROLE.items() if key not in without})
-    yield from _written(role.model_args, f"{path}.model_args", MODEL)
+    has_adapter = bool(role.model_args.lora_target)
+    of_model = {key: why for key, why in MODEL.items() if not (has_adapter and why == _ADAPTER)}
+    yield from _written(role.model_args, f"{path}.model_args", of_model)
     yield from _written(role.training_args, f"{path}.training_args", TRAINING)
     if role.training_args.seed not in (None, config.seed):
         yield f"{path}.training_args.seed: has no effect; the config's seed is that of every role"
