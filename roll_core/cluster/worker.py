@@ -1,4 +1,4 @@
-"""The three kinds of worker process. Plain classes: `WorkerGroup` makes Ray actors of them."""
+"""The kinds of worker process. Plain classes: `WorkerGroup` makes Ray actors of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from roll_core.data import DataProto
     from roll_core.data.remote_batch import BatchReader, RowRemoteBatch
-    from roll_core.inference import Completion, GenerationRequest
+    from roll_core.inference import Completion, GenerationRequest, SamplingParams
     from roll_core.rewards import RewardSample, Score
     from roll_core.training import TokenLoss, TrainPlan
     from roll_core.transport import Transport
@@ -255,6 +255,46 @@ class RewardActor(_Worker):
     def close(self) -> None:
         """End the grading processes."""
         self.worker.close()
+
+
+class JudgeActor(_Worker):
+    """A worker of a reward domain that is judged by an engine of this run, on devices of its own."""
+
+    def __init__(
+        self, spec: WorkerSpec, prompt: str, template: str, params: SamplingParams, settings: Mapping[str, Any]
+    ) -> None:
+        """`settings` are `name`, `deadline_s` and `count_as_zero`. The engine starts when it is first asked."""
+        super().__init__(spec)
+        from roll_core.rewards.judge_engine import EngineJudge
+        from roll_core.rewards.judge_text import TokenizerText
+
+        folder = spec.role.model_args.model_name_or_path
+        assert folder is not None, "the config's problems name it"
+        text = TokenizerText(folder, template)
+        self.count_as_zero = bool(settings["count_as_zero"])
+        self.judge = EngineJudge(
+            lambda: load_target(spec.strategy_target)(spec.role, self.platform, spec.context),
+            text,
+            replace(params, stop_token_ids=text.stop_token_ids),
+            prompt,
+            settings["name"],
+            **({} if settings["deadline_s"] is None else {"deadline_s": settings["deadline_s"]}),
+        )
+
+    def self_test(self) -> list[str]:
+        """Sentences about a judge that does not answer, or takes wrong for right."""
+        return self.judge.self_test()
+
+    def compute_rewards(self, samples: Sequence[RewardSample]) -> tuple[list[Score], int]:
+        """One score per sample, and this process's id, as of any reward worker."""
+        from roll_core.rewards.worker import counted_as_zero
+
+        scores = self.judge.compute_rewards(list(samples))
+        return counted_as_zero(scores) if self.count_as_zero else scores, os.getpid()
+
+    def close(self) -> None:
+        """End the engine."""
+        self.judge.close()
 
 
 def _join(

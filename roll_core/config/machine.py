@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from roll_core.checkpoint.folder import CheckpointFolder
+from roll_core.config.judges import judge_engine, judge_prompt
 from roll_core.config.pipeline import BaseConfig
 from roll_core.config.resolution import started_roles
 from roll_core.config.reward_options import is_builtin, reward_name, reward_options
@@ -18,8 +20,12 @@ from roll_core.data.jsonl import find_file, read_files
 from roll_core.data.tags import tag_routes
 from roll_core.errors import ConfigError, DataError, Problem
 from roll_core.objects import ObjectError, spec_problem
-from roll_core.rewards.base import Reward, RewardSample
+from roll_core.rewards.base import RewardSample
 from roll_core.rewards.builtin import BUILTIN_REWARDS, make_reward
+from roll_core.rewards.judge_prompts import row_problem
+
+Grader = Callable[[RewardSample], str | None]
+"""What is wrong with a row, told by the reward of its domain."""
 
 QUICK_BYTES = 8 * 2**20
 """Data up to this size is read row by row by `roll check`, which must answer at once; a run reads all of it."""
@@ -40,6 +46,8 @@ def _models(config: BaseConfig) -> Iterator[Problem]:
     wanted: dict[str, str] = {}
     for path, role in started_roles(config).items():
         folder = role.model_args.model_name_or_path
+        if folder is None and path.startswith("reward"):
+            continue  # A judge's model has no default; a rule says so.
         key = f"{path}.model_args.model_name_or_path"
         default = getattr(config, "reward_pretrain" if path == "critic" else "pretrain", None)
         if folder is None:
@@ -95,26 +103,30 @@ def _data(config: RLVRConfig, quick: bool) -> Iterator[Problem]:
             yield from _rows(path, data, folder, routes, _graders(config))
 
 
-def _graders(config: RLVRConfig) -> dict[str, Reward]:
-    """The built-in rewards by domain: they can tell of a row whether they could grade answers to it."""
-    graders = {}
+def _graders(config: RLVRConfig) -> dict[str, Grader]:
+    """By domain, how a built-in reward tells of a row whether it could grade answers to it."""
+    graders: dict[str, Grader] = {}
     for name, reward in config.rewards.items():
-        if is_builtin(name, reward):
-            # Options that it refuses are told with the config's rules.
-            with contextlib.suppress(ObjectError):
-                graders[name] = make_reward(reward_name(name, reward), reward_options(name, reward))
+        if not is_builtin(name, reward):
+            continue
+        # Options that it refuses are told with the config's rules.
+        with contextlib.suppress(ObjectError, TypeError):
+            if judge_engine(config, name) is not None:
+                graders[name] = partial(row_problem, judge_prompt(reward))
+            else:
+                graders[name] = make_reward(reward_name(name, reward), reward_options(name, reward)).row_problem
     return graders
 
 
 def _rows(
-    path: str, data: DataArgs, folder: str, routes: dict[str, str], graders: Mapping[str, Reward]
+    path: str, data: DataArgs, folder: str, routes: dict[str, str], graders: Mapping[str, Grader]
 ) -> Iterator[Problem]:
     rows, found = read_files(data.file_name or [], folder, routes, columns_of(data))
     for row in rows:
         if row.domain not in graders:
             continue
         sample = RewardSample(row.id, row.prompt, "", row.ground_truth, row.tag, row.fields)
-        wrong = graders[row.domain].row_problem(sample)
+        wrong = graders[row.domain](sample)
         if wrong is not None:
             where = f"{row.file}:{row.line}"
             # Rows with tests may hold a reference too, which nobody grades by.

@@ -36,9 +36,9 @@ def role_need(
     if name in ("fsdp2_train", "fsdp2_infer"):
         return size, _fsdp2(config, path, role, size, trains=name == "fsdp2_train")
     if name == "hf_infer":
-        return size, _hf(config, role, size)
+        return size, _hf(config, path, role, size)
     if name in _RESERVING:
-        return size, _reserving(config, role, size, name, device_bytes)
+        return size, _reserving(config, path, role, size, name, device_bytes)
     return size, Need(remarks=(f"there is no model of the memory of strategy '{name}'",))
 
 
@@ -84,9 +84,10 @@ def _micro_batch(config: BaseConfig, role: WorkerConfig, *, trains: bool) -> Mic
     return MicroBatch(rows, prompt, response)
 
 
-def _hf(config: BaseConfig, role: WorkerConfig, size: ModelSize) -> Need:
+def _hf(config: BaseConfig, path: str, role: WorkerConfig, size: ModelSize) -> Need:
     options = role.strategy_config
-    prompt, longest = config.prompt_length, config.prompt_length + _new_tokens(config, role)
+    prompt = _prompt_tokens(config, path)
+    longest = prompt + _new_tokens(config, role)
     samples = config.rollout_batch_size * getattr(config, "num_return_sequences_in_group", 1)
     rows = min(_whole(options.get("max_running_requests"), 256), -(-samples // max(1, role.world_size or 1)))
     bound = options.get("max_cache_tokens")
@@ -96,14 +97,22 @@ def _hf(config: BaseConfig, role: WorkerConfig, size: ModelSize) -> Need:
     return hf_need(size, _bytes(role.model_args.dtype), load)
 
 
-def _reserving(config: BaseConfig, role: WorkerConfig, size: ModelSize, name: str, device_bytes: int | None) -> Need:
+def _reserving(
+    config: BaseConfig, path: str, role: WorkerConfig, size: ModelSize, name: str, device_bytes: int | None
+) -> Need:
     key, default = _RESERVING[name]
     options = role.strategy_config
     given = options.get(key, default)
     share = float(given) if isinstance(given, int | float) and 0 < given <= 1 else default
-    longest = _whole(options.get("max_model_len"), config.prompt_length + _new_tokens(config, role))
+    longest = _whole(options.get("max_model_len"), _prompt_tokens(config, path) + _new_tokens(config, role))
     width = max(1, role.num_gpus_per_worker)
     return reserving_need(size, _bytes(role.model_args.dtype), width, longest, share, device_bytes)
+
+
+def _prompt_tokens(config: BaseConfig, path: str) -> int:
+    """What an engine is given at most; a judge is given a prompt, a reference and a response."""
+    is_judge = path.startswith("reward")
+    return config.prompt_length + (2 * config.response_window if is_judge else 0)
 
 
 def _new_tokens(config: BaseConfig, role: WorkerConfig) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from roll_core.config.environment import Variable, role_variables
+from roll_core.config.judges import judge_engine
 from roll_core.config.memory_plan import MemoryPlan, plan_memory
 from roll_core.config.pipeline import BaseConfig
 from roll_core.config.resolution import started_roles
@@ -259,7 +260,8 @@ def _roles(config: BaseConfig, check: RunCheck, cluster: Cluster, environ: Mappi
     plans = []
     shown = started_roles(config)
     if isinstance(config, RLVRConfig):
-        shown = shown | {f"rewards.{name}": reward for name, reward in config.rewards.items()}
+        judged = [name for name in config.rewards if (engine := judge_engine(config, name)) and engine[0] in shown]
+        shown = shown | {f"rewards.{name}": one for name, one in config.rewards.items() if name not in judged}
     for path, role in shown.items():
         found = check.resolution.strategies.get(path)
         plans.append(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from roll_core import names
 from roll_core.backend import NOUN_OF_KIND, Kind
 from roll_core.config.agentic import AgenticConfig
+from roll_core.config.judges import judge_engines
 from roll_core.config.pipeline import BaseConfig, PPOConfig
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.roles import WorkerConfig
@@ -75,8 +76,7 @@ def started_roles(config: BaseConfig) -> dict[str, WorkerConfig]:
         roles["critic"] = config.critic
     if isinstance(config, AgenticConfig):
         return roles
-    judges = {f"rewards.{name}": reward for name, reward in config.rewards.items()}
-    return roles | {path: judge for path, judge in judges.items() if judge.devices and judge.strategy_args}
+    return roles | {path: judge for path, judge in judge_engines(config).items() if judge.strategy_args}
 
 
 def reference_of(config: PPOConfig) -> WorkerConfig:

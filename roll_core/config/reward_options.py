@@ -37,7 +37,7 @@ def is_builtin(domain: str, reward: RewardConfig) -> bool:
 
 
 def has_own_engine(reward: RewardConfig) -> bool:
-    """Whether a section asks for a judge with an engine of its own, which is refused before its options matter."""
+    """Whether a section asks for a judge with an engine of this run, which takes options of its own."""
     return bool(reward.devices) or reward.judge_model_type not in (None, "api")
 
 

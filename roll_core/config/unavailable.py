@@ -40,7 +40,6 @@ _PIPELINE = (
     Unavailable("profiler_memory", _ON, "profiles are not part of this version"),
     Unavailable("is_offload_optimizer_states_in_train_step", _ON, "the optimiser stays where it is in a step"),
     Unavailable("save_logging_board_dir", _ON, "per-token logs are not part of this version"),
-    Unavailable("reward_model", lambda role: role is not None, "a judge's model is not part of this version"),
     Unavailable("use_opd", _ON, "distillation is not part of this version"),
     Unavailable("is_pure_opd", _ON, "distillation is not part of this version"),
     Unavailable("opsd_mode", _ON, "distillation is not part of this version"),
@@ -97,13 +96,6 @@ _REWARD = (
         _ON,
         "no reward for length is added",
         "a reward of your own, which knows the response",
-    ),
-    Unavailable("device_mapping", _ON, "a judge's model is not part of this version; rewards run on plain processes"),
-    Unavailable(
-        "judge_model_type",
-        lambda kind: kind != "api",
-        "a judge with an engine of its own is not part of this version",
-        "judge_model_type: api, and judge_api_url of a server that you start, such as `vllm serve`",
     ),
     Unavailable("use_local", lambda is_on: not is_on, "programs run in the sandbox of this machine", "use_local: true"),
     Unavailable(

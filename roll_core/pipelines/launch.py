@@ -12,14 +12,16 @@ from roll_core.cluster.calls import Call, Waiter
 from roll_core.cluster.group import WorkerGroup
 from roll_core.cluster.nodes import Node, Place, place
 from roll_core.cluster.spec import WorkerSpec
-from roll_core.cluster.worker import InferWorker, RewardActor, TrainWorker
+from roll_core.cluster.worker import InferWorker, JudgeActor, RewardActor, TrainWorker
 from roll_core.config.environment import role_environment
+from roll_core.config.judges import judge_engine, judge_prompt, judge_sampling, judge_template
 from roll_core.config.resolution import reference_of
 from roll_core.config.reward_options import reward_options
 from roll_core.config.schema import PPOConfig, RewardConfig, RLVRConfig, WorkerConfig
 from roll_core.context import WorkerContext
 from roll_core.errors import RollError
 from roll_core.objects import absolute_spec
+from roll_core.pipelines.sampling import sampling_params
 from roll_core.platforms import Platform
 from roll_core.resolve import Resolved, ResolvedPlatform
 from roll_core.training import TrainPlan
@@ -128,7 +130,37 @@ class _Start:
         environment = role_environment(self.setting.config, role, name, self.setting.platform)
         return WorkerGroup.launch(worker_class, specs, places, self.setting.platform, environment, threads=threads)
 
+    def judge(self, domain: str, reward: RewardConfig, path: str, engine: WorkerConfig) -> WorkerGroup:
+        """Engines on their devices, each of which judges what it is given of the domain."""
+        places = place(engine.devices, max(1, engine.num_gpus_per_worker), self.nodes)
+        name, target = f"reward-{domain}", self.setting.strategies[path].backend.target
+        specs = [self._spec(name, engine, rank, len(places), target) for rank in range(len(places))]
+        settings = {
+            "name": reward.judge_model_name or Path(engine.model_args.model_name_or_path or "").name,
+            "deadline_s": reward.timeout_s,
+            "count_as_zero": reward.ungraded == "zero",
+        }
+        return WorkerGroup.launch(
+            JudgeActor,
+            specs,
+            places,
+            self.setting.platform,
+            role_environment(self.setting.config, engine, name, self.setting.platform),
+            threads=REWARD_THREADS,
+            arguments=(
+                judge_prompt(reward),
+                judge_template(engine),
+                sampling_params(judge_sampling(engine), ()),
+                settings,
+            ),
+            restartable=True,
+        )
+
     def reward(self, domain: str, reward: RewardConfig) -> WorkerGroup:
+        config = self.setting.config
+        engine = judge_engine(config, domain) if isinstance(config, RLVRConfig) else None
+        if engine is not None:
+            return self.judge(domain, reward, *engine)
         count = reward.world_size or 1
         specs = [self._spec(f"reward-{domain}", reward, rank, count, "") for rank in range(count)]
         homes: list[Place | None] = [None] * count

@@ -6,6 +6,8 @@ import hashlib
 import re
 from collections.abc import Mapping
 
+from roll_core.rewards.base import RewardSample
+
 EQUIVALENCE = """\
 You check an answer against a reference. Decide whether the answer says the same as the reference does, as a reply to
 the question. The wording does not matter; every fact, number and unit does. An answer that is missing, undecided, or
@@ -61,6 +63,13 @@ def prompt_text(prompt: str) -> str:
     raise TypeError(
         f"no judge prompt named {prompt[:100]!r}; there are: {names}; a text of one's own holds {{response}}"
     )
+
+
+def row_problem(text: str, sample: RewardSample) -> str | None:
+    """What a row lacks for a judge's prompt."""
+    if "{reference}" in text and not sample.ground_truth.strip():
+        return "the judge compares with ground_truth, which is empty"
+    return None
 
 
 def fill(text: str, question: str, reference: str, response: str) -> tuple[str, str]:

@@ -52,13 +52,16 @@ class RewardWorker:
     def compute_rewards(self, samples: Sequence[RewardSample]) -> list[Score]:
         """Exactly one score per sample, in their order. May be called from several threads."""
         scores = self._pool.score_many(samples)
-        if not self._count_as_zero:
-            return scores
-        return [
-            one if one.status is Status.OK else replace(one, score=0.0, reward=0.0, is_counted_as_zero=True)
-            for one in scores
-        ]
+        return counted_as_zero(scores) if self._count_as_zero else scores
 
     def close(self) -> None:
         """End the child processes."""
         self._pool.close()
+
+
+def counted_as_zero(scores: Sequence[Score]) -> list[Score]:
+    """Scores of which those without a verdict are trained on as a reward of 0, with their status as it is."""
+    return [
+        one if one.status is Status.OK else replace(one, score=0.0, reward=0.0, is_counted_as_zero=True)
+        for one in scores
+    ]

@@ -11,7 +11,6 @@ from roll_core.config.machine import files_problems
 from roll_core.config.reward_options import reward_options
 from roll_core.config.rules import notices_of, problems_of
 from roll_core.config.schema import RLVRConfig
-from roll_core.config.unavailable import unavailable_problems
 
 Small = Callable[..., RLVRConfig]
 JUDGE = {"judge_api_url": "http://localhost:8000/v1", "judge_model_name": "judge", "judge_api_key": "sk-secret"}
@@ -60,20 +59,6 @@ def test_options_that_a_reward_refuses_are_told_with_the_rules(small: Small, rew
     [(name, section)] = reward.items()
     found = [str(problem) for problem in problems_of(small({f"rewards.{name}": section}))]
     assert len(found) == 1 and told in found[0] and "sk-secret" not in found[0]
-
-
-@pytest.mark.parametrize(
-    ("section", "key"),
-    [
-        ({"judge_model_type": "inference", "device_mapping": [4]}, "judge_model_type"),
-        ({"judge_model_type": "cluster"}, "judge_model_type"),
-    ],
-)
-def test_a_judge_with_an_engine_of_its_own_is_refused_by_name(small: Small, section: dict[str, Any], key: str) -> None:
-    config = small({"rewards.llm_judge": section})
-    assert problems_of(config) == []
-    found = {problem.path: problem for problem in unavailable_problems(config)}
-    assert found[f"rewards.llm_judge.{key}"].is_not_built
 
 
 def test_max_concurrency_is_what_one_reward_worker_scores_at_once(small: Small) -> None:

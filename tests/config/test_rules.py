@@ -186,9 +186,9 @@ CRITIC = {"strategy_args": {"strategy_name": "fsdp2_train"}, "device_mapping": [
             "    given: 3\n    try:   one of 2, 4",
         ),
         (
-            {"rewards.llm_judge": {"device_mapping": [4, 5]}, "actor_infer.device_mapping": [4]},
-            "rewards.llm_judge.device_mapping: a judge answers while actor_infer generates; actor_infer uses 4 too\n"
-            "    try:   devices that actor_infer does not name",
+            {"rewards.math_rule.device_mapping": [4, 5]},
+            "rewards.math_rule.device_mapping: only a judge with judge_model_type: inference has an engine; other "
+            "rewards run on plain processes\n    try:   world_size, which says how many workers",
         ),
         (
             {"num_return_sequences_in_group": 1, "rollout_batch_size": 16},
@@ -279,7 +279,6 @@ def test_a_broken_rule_is_told_with_its_numbers_and_a_way_out(
         {"actor_infer.strategy_args.strategy_config": {"max_model_len": 64}},
         {"num_nodes": 2, "num_gpus_per_node": 1},
         {"num_gpus_per_node": 1},
-        {"rewards.llm_judge": {"device_mapping": [2, 3]}},
         {"adv_estimator": "reinforce", "norm_mean_type": "group", "norm_std_type": "batch"},
         {"adv_estimator": "reinforce", "num_return_sequences_in_group": 1, "rollout_batch_size": 16},
         {"adv_estimator": "gae", "critic": CRITIC},
@@ -363,11 +362,3 @@ def test_a_key_that_changes_nothing_gets_one_notice(small: Small, changes: dict[
     config = small(changes)
     assert problems_of(config) == []
     assert notices_of(config) == [notice]
-
-
-def test_a_judge_that_takes_turns_with_the_trainer_is_told(small: Small) -> None:
-    changes = {"rewards.llm_judge": {"device_mapping": [1, 2]}, "actor_infer.device_mapping": [4]}
-    assert (
-        "rewards.llm_judge.device_mapping: actor_train uses 1 too, so their memory must hold the judge's model beside "
-        "what the trainer leaves there"
-    ) in notices_of(small(changes))

@@ -40,7 +40,6 @@ def notices_of(config: BaseConfig) -> list[str]:
         found += [
             *algorithm.notices(config),
             *batches.notices(config),
-            *devices.notices(config),
             *unused.notices(config),
         ]
     if isinstance(config, AgenticConfig):

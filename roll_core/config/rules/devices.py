@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from roll_core.config.judges import judge_engines
 from roll_core.config.pipeline import BaseConfig
+from roll_core.config.resolution import started_roles
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.roles import WorkerConfig, engine_width
 from roll_core.errors import Problem
@@ -83,28 +85,20 @@ def _splits(name: str, role: WorkerConfig) -> Iterator[Problem]:
         yield Problem(f"{options}.fsdp_size", f"must divide the {ranks} ranks of {name}", shards, hint)
 
 
-def notices(config: RLVRConfig) -> Iterator[str]:
-    """Judges that take turns with the trainer."""
-    for path, judge in _judging(config).items():
-        shared = sorted(set(judge.devices) & set(config.actor_train.devices))
-        if shared:
-            yield (
-                f"{path}.device_mapping: actor_train uses {_few(shared)} too, so their memory must hold the judge's "
-                "model beside what the trainer leaves there"
-            )
-
-
-def _judging(config: RLVRConfig) -> dict[str, WorkerConfig]:
-    judges: dict[str, WorkerConfig] = {f"rewards.{name}": reward for name, reward in config.rewards.items()}
-    return judges if config.reward_model is None else judges | {"reward_model": config.reward_model}
-
-
 def _judges(config: RLVRConfig) -> Iterator[Problem]:
-    for path, judge in _judging(config).items():
-        shared = sorted(set(judge.devices) & set(config.actor_infer.devices))
-        if shared:
-            rule = f"a judge answers while actor_infer generates; actor_infer uses {_few(shared)} too"
-            yield Problem(f"{path}.device_mapping", rule, None, "devices that actor_infer does not name")
+    """A judge holds its model all the time: nobody takes turns with it."""
+    engines = judge_engines(config)
+    actors = {path: role for path, role in started_roles(config).items() if path not in engines}
+    for path, judge in engines.items():
+        for name, role in actors.items():
+            shared = sorted(set(judge.devices) & set(role.devices))
+            if shared:
+                rule = f"a judge has devices of its own all the time, and {name} uses {_few(shared)} too"
+                hint = "devices that no other role names"
+                # Published configs let trainers share with it: it would have to sleep while they train.
+                is_not_built = name != "actor_infer"
+                yield Problem(f"{path}.device_mapping", rule, None, hint, is_not_built=is_not_built)
+        actors[path] = judge
 
 
 def _few(devices: list[int]) -> str:

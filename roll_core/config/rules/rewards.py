@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
+from roll_core.config import judges
 from roll_core.config.reward_options import OPTION_KEYS, has_own_engine, is_builtin, reward_name, reward_options
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.roles import RewardConfig
@@ -33,6 +34,7 @@ def problems(config: RLVRConfig) -> Iterator[Problem]:
             rule, _, hint = wrong.partition("\n")
             yield Problem(f"rewards.{name}.query_filter_config.type", rule, None, " ".join(hint.split()))
         yield from _options(name, reward)
+    yield from judges.problems(config)
     data = config.actor_train.data_args
     if data is not None and data.domain_interleave_probs is not None:
         yield from _shares(config, data.domain_interleave_probs)

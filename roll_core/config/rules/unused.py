@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from roll_core.config.judges import judge_engine, judge_engines
 from roll_core.config.reward_options import OPTION_KEYS, READ_KEYS, reward_name
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.roles import DataArgs, RewardConfig, WorkerConfig
@@ -78,6 +79,7 @@ REWARD = {
         "reward_type",
     )
 }
+SERVER = {key: "the judge is an engine of this run" for key in ("judge_api_url", "judge_api_key")}
 VARIANT_PREFIXES = ("tis_", "topr_", "cispo_", "kimi15_")
 """How the constants of a policy loss begin that has some of its own."""
 CHECKPOINT = {"keep_local_file": "checkpoints stay where they are written"}
@@ -92,8 +94,12 @@ def notices(config: RLVRConfig) -> Iterator[str]:
         yield "max_additional_running_prompts: has no effect without is_use_additional_prompts: true"
     for path, role in config.roles().items():
         yield from _role(config, path, role)
+    if config.reward_model is not None and "reward_model" not in judge_engines(config):
+        yield "reward_model: has no effect; no reward has judge_model_type: cluster"
     for name, reward in config.rewards.items():
         yield from _reward(name, reward)
+        if judge_engine(config, name) is not None:
+            yield from _written(reward, f"rewards.{name}", SERVER)
 
 
 def _role(config: RLVRConfig, path: str, role: WorkerConfig) -> Iterator[str]:
@@ -105,12 +111,16 @@ def _role(config: RLVRConfig, path: str, role: WorkerConfig) -> Iterator[str]:
     yield from _written(role.training_args, f"{path}.training_args", TRAINING)
     if role.training_args.seed not in (None, config.seed):
         yield f"{path}.training_args.seed: has no effect; the config's seed is that of every role"
-    if path in ("actor_infer", "validation"):
+    is_judge = path in judge_engines(config)
+    if is_judge or path in ("actor_infer", "validation"):
         yield from _written(role.generating_args, f"{path}.generating_args", SAMPLING)
     elif role.generating_args is not None:
         yield f"{path}.generating_args: has no effect; this role does not generate"
     if path in ("actor_train", "validation"):
         yield from _written(role.data_args, f"{path}.data_args", DATA)
+    elif is_judge:
+        if role.data_args is not None and role.data_args.model_fields_set - {"template"}:
+            yield f"{path}.data_args: has no effect beside template; a judge is asked about the rows of the run"
     elif role.data_args is not None and _says_more(role.data_args, config.actor_train.data_args):
         yield f"{path}.data_args: has no effect; prompts are made as actor_train.data_args and validation.data_args say"
 
