@@ -9,15 +9,12 @@ from typing import Any
 import torch
 
 from roll_core.algorithms.advantages import AdvantageConfig, Advantages, compute_advantages
-from roll_core.algorithms.correction import correct_mismatch
 from roll_core.algorithms.episodes import discounted_step_returns, gigpo, group_ids_of, step_reinforce
-from roll_core.algorithms.kl import kl_controller, kl_divergence
 from roll_core.algorithms.masks import final_mask
 from roll_core.algorithms.rewards import Scope, normalise
-from roll_core.algorithms.tallies import fetch
 from roll_core.config.schema import AgenticConfig
 from roll_core.data import DataProto
-from roll_core.pipelines.shaping import correction_config
+from roll_core.pipelines.common_shaping import Columns, CommonShaper, columns_of
 
 TURN_ESTIMATORS = ("gigpo", "step_reinforce")
 """Those that value each turn by itself; the others value whole episodes."""
@@ -30,13 +27,12 @@ _METHODS: Mapping[str, tuple[Scope | None, Scope | None]] = {
 }
 
 
-class EpisodeShaper:
+class EpisodeShaper(CommonShaper):
     """Applies the config's reward and advantage rules to a step's episodes; holds what carries over steps."""
 
     def __init__(self, config: AgenticConfig) -> None:
+        super().__init__(config)
         self.config = config
-        self.kl = kl_controller(config.init_kl_coef, config.target_kl, config.kl_horizon)
-        self.correction = correction_config(config)
         self.scopes, self.grouping = scopes_of(config), grouping_of(config)
         self.advantages = AdvantageConfig(
             # Episodes are compared here, each counted once, however many rows it has; what is left is tokens' matter.
@@ -53,30 +49,12 @@ class EpisodeShaper:
         """The batch with advantages, returns and final_response_mask [B, R], sample_weight [B]; and metrics."""
         mask = batch["response_mask"]
         trained, metrics = final_mask(mask, {})
-        token_kl = self._token_kl(batch, metrics)
-        columns: dict[str, torch.Tensor] = {}
-        if "old_log_probs" in batch:
-            correction = correct_mismatch(batch["old_log_probs"], batch["infer_log_probs"], trained, self.correction)
-            if self.correction.is_weight is not None:
-                columns["is_weight"] = correction.weights
-            trained = correction.mask
-            metrics |= {name: tally.value for name, tally in fetch(correction.measures).items()}
+        token_kl = self.token_kl(batch, metrics)
+        columns: Columns = {}
+        trained = self.corrected(batch, trained, columns, metrics)
         result = self._advantages(batch, trained, token_kl)
-        columns |= {
-            "advantages": result.advantages,
-            "raw_advantages": result.raw_advantages,
-            "returns": result.returns,
-            "token_level_rewards": result.token_rewards,
-            "response_level_rewards": result.rewards,
-            "final_response_mask": trained,
-            "sample_weight": torch.ones(len(batch)),
-        }
+        columns |= columns_of(result, trained, torch.ones(len(batch)))
         return batch.with_columns(**columns), metrics | result.metrics
-
-    def after_step(self, metrics: Mapping[str, float], num_rows: int) -> None:
-        """Let the KL controller learn from the step, once."""
-        if "critic/kl" in metrics:
-            self.kl.update(metrics["critic/kl"], num_rows)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint must hold."""
@@ -137,16 +115,6 @@ class EpisodeShaper:
         if self.grouping == "batch":
             return torch.zeros(len(batch), dtype=torch.int64)
         return group_ids_of(batch["tag"]) if self.grouping == "tags" else batch["group"]
-
-    def _token_kl(self, batch: DataProto, metrics: dict[str, float]) -> torch.Tensor | None:
-        if not self.config.add_token_level_kl:
-            return None
-        mask = batch["response_mask"]
-        divergence = kl_divergence(batch["old_log_probs"], batch["ref_log_probs"], self.config.kl_penalty)
-        token_kl = torch.where(mask, divergence, 0)
-        per_row = token_kl.sum(-1) / mask.sum(-1).clamp(min=1)
-        metrics |= {"critic/kl": float(per_row.mean()), "critic/kl_coef": self.kl.coefficient}
-        return token_kl
 
 
 @dataclass(frozen=True)

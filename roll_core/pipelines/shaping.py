@@ -8,23 +8,20 @@ from typing import Any
 import torch
 
 from roll_core.algorithms.advantages import AdvantageConfig, compute_advantages
-from roll_core.algorithms.correction import CorrectionConfig, ImportanceWeight, MismatchFilter, correct_mismatch
-from roll_core.algorithms.kl import kl_controller, kl_divergence
 from roll_core.algorithms.masks import difficulty_mask, error_max_len_mask, final_mask, max_len_mask, sample_weights
 from roll_core.algorithms.rewards import RunningMoments, overlong_penalty
-from roll_core.algorithms.tallies import fetch
-from roll_core.config.schema import PPOConfig, RLVRConfig
+from roll_core.config.schema import RLVRConfig
 from roll_core.data import DataProto
+from roll_core.pipelines.common_shaping import Columns, CommonShaper, columns_of
 
 
-class Shaper:
+class Shaper(CommonShaper):
     """Applies the config's reward, mask and advantage rules to a step's batch; holds what carries over steps."""
 
     def __init__(self, config: RLVRConfig) -> None:
+        super().__init__(config)
         self.config = config
-        self.kl = kl_controller(config.init_kl_coef, config.target_kl, config.kl_horizon)
         self.running = RunningMoments()
-        self.correction = correction_config(config)
         self.advantages = AdvantageConfig(
             adv_estimator=config.adv_estimator,
             gamma=config.gamma,
@@ -41,16 +38,11 @@ class Shaper:
         """The batch with advantages, returns and final_response_mask [B, R], sample_weight [B]; and metrics."""
         mask, valid = batch["response_mask"], batch["is_graded"]
         trained, metrics = final_mask(mask, self._row_masks(batch) | {"graded_mask": valid})
-        token_kl = self._token_kl(batch, metrics)
+        token_kl = self.token_kl(batch, metrics)
         rewards = self._rewards(batch, metrics)
         self.running.update(rewards, valid)
-        columns: dict[str, torch.Tensor] = {}
-        if "old_log_probs" in batch:
-            correction = correct_mismatch(batch["old_log_probs"], batch["infer_log_probs"], trained, self.correction)
-            if self.correction.is_weight is not None:
-                columns["is_weight"] = correction.weights
-            trained = correction.mask
-            metrics |= {name: tally.value for name, tally in fetch(correction.measures).items()}
+        columns: Columns = {}
+        trained = self.corrected(batch, trained, columns, metrics)
         result = compute_advantages(
             self.advantages,
             rewards,
@@ -63,15 +55,7 @@ class Shaper:
             kl_coefficient=self.kl.coefficient,
             running=self.running,
         )
-        columns |= {
-            "advantages": result.advantages,
-            "raw_advantages": result.raw_advantages,
-            "returns": result.returns,
-            "token_level_rewards": result.token_rewards,
-            "response_level_rewards": result.rewards,
-            "final_response_mask": trained,
-            "sample_weight": self._sample_weights(batch, trained.any(-1)).float(),
-        }
+        columns |= columns_of(result, trained, self._sample_weights(batch, trained.any(-1)).float())
         return batch.with_columns(**columns), metrics | result.metrics
 
     def _rewards(self, batch: DataProto, metrics: dict[str, float]) -> torch.Tensor:
@@ -101,21 +85,6 @@ class Shaper:
             )
         return masks
 
-    def _token_kl(self, batch: DataProto, metrics: dict[str, float]) -> torch.Tensor | None:
-        if not self.config.add_token_level_kl:
-            return None
-        mask = batch["response_mask"]
-        divergence = kl_divergence(batch["old_log_probs"], batch["ref_log_probs"], self.config.kl_penalty)
-        token_kl = torch.where(mask, divergence, 0)
-        per_row = token_kl.sum(-1) / mask.sum(-1).clamp(min=1)
-        metrics |= {"critic/kl": float(per_row.mean()), "critic/kl_coef": self.kl.coefficient}
-        return token_kl
-
-    def after_step(self, metrics: Mapping[str, float], num_rows: int) -> None:
-        """Let the KL controller learn from the step, once."""
-        if "critic/kl" in metrics:
-            self.kl.update(metrics["critic/kl"], num_rows)
-
     def _sample_weights(self, batch: DataProto, kept: torch.Tensor) -> torch.Tensor:
         config = self.config
         difficulty = batch["difficulty"] if config.difficulty_loss_weight and "difficulty" in batch else None
@@ -130,27 +99,3 @@ class Shaper:
         """Go on from a checkpoint."""
         self.kl.load_state_dict(state["kl"])
         self.running.load_state_dict(state["running"])
-
-
-def correction_config(config: PPOConfig) -> CorrectionConfig:
-    """What `train_infer_correction` asks for; without a weight and filters, the mismatch is only measured."""
-    given = config.train_infer_correction
-    if given is None:
-        return CorrectionConfig()
-    weight = given.is_weight
-    filters = tuple(
-        MismatchFilter(
-            agg_type=each.agg_type,
-            ratio_enabled=each.ratio_enabled,
-            ratio_low=each.ratio_low,
-            ratio_high=each.ratio_high,
-            diff_enabled=each.diff_enabled,
-            diff_low=each.diff_low,
-            diff_high=each.diff_high,
-        )
-        for each in given.filters
-        if each.enabled
-    )
-    return CorrectionConfig(
-        ImportanceWeight(weight.weight_type, weight.upper_bound) if weight.enabled else None, filters
-    )

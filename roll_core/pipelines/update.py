@@ -12,9 +12,9 @@ from roll_core.cluster.calls import Waiter
 from roll_core.cluster.group import WorkerGroup
 from roll_core.config.schema import PPOConfig, WorkerConfig
 from roll_core.data import DataProto
+from roll_core.pipelines.common_shaping import correction_config
 from roll_core.pipelines.delivery import Delivery
 from roll_core.pipelines.minibatches import Rows, deal, mini_batches
-from roll_core.pipelines.shaping import correction_config
 
 SENT = ("prompts", "prompt_lengths", "responses", "response_lengths", "response_mask")
 """Columns every trainer needs; a loss adds its own."""
