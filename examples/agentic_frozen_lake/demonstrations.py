@@ -7,8 +7,13 @@ nor the model remembers where it has been.
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from agentic_warm_start import Demonstration
 
 from roll_core.envs.frozen_lake import ACTIONS, FrozenLake
 
@@ -19,19 +24,17 @@ FIRST_SEED = 10**9
 OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
 
 
-@dataclass(frozen=True)
-class Demonstration:
-    """What was seen and done, turn by turn."""
-
-    observations: tuple[str, ...]
-    actions: tuple[str, ...]
-    is_success: bool
-
-
 def make_lake() -> FrozenLake:
     """The lake that cpu.yaml describes."""
     return FrozenLake(
-        size=4, p=0.6, is_slippery=False, min_distance=3, max_steps=8, observation="near", action_pattern="^(.*)$"
+        size=4,
+        p=0.6,
+        is_slippery=False,
+        min_distance=3,
+        max_steps=8,
+        observation="near",
+        action_pattern="^(.*)$",
+        env_instruction="",
     )
 
 
@@ -59,7 +62,7 @@ def demonstrate(lake: FrozenLake, seed: int, care: float, choice: random.Random)
         actions.append(action)
         observation, reward, terminated, truncated, _ = lake.step(action)
         is_over = terminated or truncated
-    return Demonstration(tuple(observations), tuple(actions), reward > 0)
+    return Demonstration(tuple(observations), tuple(actions), ("user",) * len(actions), reward > 0)
 
 
 def demonstrations(seed: int, care: float = CARE) -> Iterator[Demonstration]:

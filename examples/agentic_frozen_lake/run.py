@@ -12,8 +12,10 @@ import sys
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
+import agentic_warm_start
 import prepare
 
 from roll_core.errors import RollError
@@ -33,7 +35,7 @@ def main() -> None:
     given = parser.parse_args()
     started = time.monotonic()
     print("making the model: it copies a walker who looks where it goes two times of five", flush=True)
-    report = prepare.show_progress(prepare.STEPS)
+    report = agentic_warm_start.show_progress(prepare.STEPS)
     model = prepare.prepare(prepare.FOLDER, given.seed, report=report, by_steps=given.by_steps)
     overrides = [f"seed={given.seed}", f"pretrain={model}"]
     overrides += BY_STEPS if given.by_steps else []
