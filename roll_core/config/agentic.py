@@ -78,6 +78,11 @@ class EnvManagerConfig(WorkerConfig):
     group_size: Positive = 1
     """Environments of a group start from the same state."""
     group_size_redundancy: NotNegative = 0
+    """Further members of each group, which stand in for those with faults, and at a free pace for slow ones."""
+    pace: Literal["lockstep", "free"] | None = None
+    """lockstep: all environments take a turn together, and the same seed gives the same episodes, bit for bit. free:
+    each goes on as soon as its own answer is there; what runs beside what then depends on time, and so do the last
+    bits of log-probabilities. Free where async_generation_ratio is above 0, else lockstep."""
     tags: list[str] = Field(default_factory=list)
     num_groups_partition: list[NotNegative] | None = None
     """Groups per tag, adding up to `num_env_groups`."""
@@ -86,6 +91,11 @@ class EnvManagerConfig(WorkerConfig):
     """0 puts all environments into one worker."""
     group_filter_cls: str | None = None
     """Made with (config, manager, mode); its filter(group, episode, episodes) says whether a group is dropped."""
+
+    @property
+    def num_members(self) -> int:
+        """Episodes that are begun for each group."""
+        return self.group_size + self.group_size_redundancy
 
     @property
     def own_group_filter(self) -> str | None:
@@ -165,6 +175,16 @@ class AgenticConfig(PPOConfig):
     def num_train_groups(self) -> int:
         """Groups of episodes of one step."""
         return max(1, self.rollout_batch_size // self.train_env_manager.group_size)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether environments of the training go on without waiting for each other."""
+        return self.async_generation_ratio > 0 or self.train_env_manager.pace == "free"
+
+    @property
+    def num_redundant_groups(self) -> int:
+        """Groups beyond those of a step that a free pace plays too, and leaves behind where they are slow."""
+        return max(0, self.train_env_manager.num_env_groups - self.num_train_groups)
 
     @property
     def used_tags(self) -> list[str]:

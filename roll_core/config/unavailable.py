@@ -48,12 +48,6 @@ _PIPELINE = (
     Unavailable("student_infer", lambda role: role is not None, "distillation is not part of this version"),
 )
 _AGENTIC = (
-    Unavailable(
-        "async_generation_ratio",
-        lambda ratio: ratio > 0,
-        "episodes that are played while others train are not part of this version",
-        "async_generation_ratio: 0",
-    ),
     Unavailable("reward", lambda role: role is not None, "rewards come from environments in this version"),
     Unavailable("exp_mode", lambda mode: mode != "train", "a config is run to train", "exp_mode: train"),
     Unavailable("parse_tool_call_parameter_to_dict", _ON, "tools are the environments' own matter in this version"),

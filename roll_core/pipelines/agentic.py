@@ -69,11 +69,12 @@ class AgenticPipeline(RlvrPipeline):
         """Success in held-out episodes with the weights after `step` steps."""
         if self.held_out is None:
             return {}
-        self.update_engines(step)
-        with self.timers("time/step_val"):
-            # Always from the first group on, so that every validation plays the same episodes.
-            self.held_out.order.drawn = 0
-            episodes, faults = self.held_out.collect(f"val/{step}")
+        with self.parts.collector.paused():
+            self.update_engines(step)
+            with self.timers("time/step_val"):
+                # Always from the first group on, so that every validation plays the same episodes.
+                self.held_out.order.drawn = 0
+                episodes, faults = self.held_out.collect(f"val/{step}")
         metrics = validation_metrics(episodes) | {f"val/{name}": value for name, value in faults.items()}
         self.reporter.played(step, metrics, len(episodes))
         self.reporter.episodes(f"val-{step:06d}", episodes, self.dialogue)

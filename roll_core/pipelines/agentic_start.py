@@ -18,10 +18,14 @@ from roll_core.pipelines.start import Outcome, Recipe, Started, make_parts, run_
 if TYPE_CHECKING:
     from roll_core.cluster.calls import Waiter
     from roll_core.cluster.group import WorkerGroup
+    from roll_core.inference import SamplingParams
     from roll_core.pipelines.agentic import AgenticPipeline
+    from roll_core.rollout.env_async_collector import AsyncEnvCollector
     from roll_core.rollout.env_collector import EnvCollector, GroupFilter
     from roll_core.rollout.env_dialogue import Dialogue
     from roll_core.rollout.env_episode import Style
+    from roll_core.rollout.env_groups import GroupOrder
+    from roll_core.rollout.env_pool import Environments
     from roll_core.rollout.env_process import Kind
 
 MAX_STEPS = 20
@@ -61,11 +65,15 @@ def _assemble(config: AgenticConfig, started: Started, words: Words) -> AgenticP
     from roll_core.pipelines.agentic import AgenticPipeline, EpisodeReporter
     from roll_core.pipelines.agentic_shaping import EpisodeShaper
 
-    engines, waiter = started.crew.actor_infer, started.waiter
-    collector = make_collector(config, engines, waiter, words, "train")
+    engines, waiter, notify = started.crew.actor_infer, started.waiter, started.display.notice
+    if len(engines) > 1:
+        # The others take over: a death is no reason to end whatever the run waits for.
+        waiter.unwatch(engines)
+    make = make_async_collector if config.is_free else partial(make_collector, purpose="train")
+    collector = make(config, engines, waiter, words, notify=notify)
     held_out = None
     if config.val_env_manager is not None:
-        held_out = make_collector(config, engines, waiter, words, "val")
+        held_out = make_collector(config, engines, waiter, words, "val", notify)
     parts = make_parts(
         started,
         collector=collector,
@@ -79,45 +87,107 @@ def _assemble(config: AgenticConfig, started: Started, words: Words) -> AgenticP
 
 
 def make_collector(
-    config: AgenticConfig, engines: WorkerGroup, waiter: Waiter, words: Words, purpose: str
+    config: AgenticConfig,
+    engines: WorkerGroup,
+    waiter: Waiter,
+    words: Words,
+    purpose: str,
+    notify: Callable[[str], None] = lambda text: None,
 ) -> EnvCollector:
-    """Collects the episodes of a purpose, each of which has seeds of its own.
+    """Collects the episodes of a purpose in lockstep; each purpose has seeds of its own.
 
     "train" and "rollout" play in the environments of `train_env_manager`, "val" in those of `val_env_manager`.
     """
-    from roll_core.pipelines.sampling import sampling_params
     from roll_core.rollout.env_collector import EnvCollector
+    from roll_core.rollout.env_rollout import EnvRollout
+
+    stage = _stage(config, words, purpose)
+    manager, dialogue = stage.manager, words.dialogue
+    rollout = EnvRollout(engines, stage.pool, waiter, dialogue, stage.styles, config.seed, notify, most_running(config))
+    return EnvCollector(
+        rollout,
+        stage.order,
+        stage.params,
+        num_groups=stage.num_groups,
+        group_size=manager.group_size,
+        redundancy=manager.group_size_redundancy,
+        at_once=manager.num_env_groups,
+        drops=stage.drops,
+    )
+
+
+def make_async_collector(
+    config: AgenticConfig, engines: WorkerGroup, waiter: Waiter, words: Words, notify: Callable[[str], None]
+) -> AsyncEnvCollector:
+    """Collects the episodes of the training at a free pace, and while it trains where the config says so."""
+    from roll_core.rollout.env_async_collector import AsyncEnvCollector
+    from roll_core.rollout.env_flow import EpisodeFlow, GroupShape
+
+    stage = _stage(config, words, "train")
+    manager = stage.manager
+    flow = EpisodeFlow(
+        engines,
+        waiter,
+        stage.pool,
+        words.dialogue,
+        stage.styles,
+        config.seed,
+        stage.order,
+        stage.params,
+        GroupShape(manager.group_size, manager.group_size_redundancy, manager.num_env_groups),
+        drops=stage.drops,
+        notify=notify,
+        most_running=most_running(config),
+    )
+    return AsyncEnvCollector(flow, stage.num_groups, config.async_generation_ratio, config.num_redundant_groups)
+
+
+def most_running(config: AgenticConfig) -> int | None:
+    """Requests that an engine has at most. Only where it is written: engines have bounds of their own."""
+    return config.max_running_requests if "max_running_requests" in config.model_fields_set else None
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """Where a purpose's episodes are played, and how."""
+
+    manager: EnvManagerConfig
+    pool: Environments
+    styles: Mapping[str, Style]
+    order: GroupOrder
+    params: SamplingParams
+    num_groups: int
+    drops: GroupFilter | None
+
+
+def _stage(config: AgenticConfig, words: Words, purpose: str) -> _Stage:
+    from roll_core.pipelines.sampling import sampling_params
     from roll_core.rollout.env_groups import GroupOrder, tags_of_groups
     from roll_core.rollout.env_pool import EnvPool
-    from roll_core.rollout.env_rollout import EnvRollout
 
     manager, batch_size = config.train_env_manager, config.rollout_batch_size
     if purpose == "val":
         assert config.val_env_manager is not None, "whoever validates has environments for it"
         manager, batch_size = config.val_env_manager, config.val_batch_size
-    pool = EnvPool(
-        kinds_of(config, manager),
-        num_processes(config, manager),
-        config.env_monitor.hung_timeout,
-        limits_of(config, manager),
-    )
-    styles = {tag: style_of(config, tag) for tag in manager.tags}
-    rollout = EnvRollout(engines, pool, waiter, words.dialogue, styles, config.seed)
-    tags = tags_of_groups(manager.tags, manager.num_env_groups, manager.num_groups_partition)
     sampling = config.actor_infer.generating_args or GeneratingArgs()
     if manager.generating_args is not None:
         # What is written of the manager's own sampling wins, and only that.
         own = {key: getattr(manager.generating_args, key) for key in manager.generating_args.model_fields_set}
         sampling = sampling.model_copy(update={key: value for key, value in own.items() if value is not None})
-    return EnvCollector(
-        rollout,
+    tags = tags_of_groups(manager.tags, manager.num_env_groups, manager.num_groups_partition)
+    return _Stage(
+        manager,
+        EnvPool(
+            kinds_of(config, manager),
+            num_processes(config, manager),
+            config.env_monitor.hung_timeout,
+            limits_of(config, manager),
+        ),
+        {tag: style_of(config, tag) for tag in manager.tags},
         GroupOrder(tags, config.seed, purpose),
         sampling_params(sampling, words.stop_token_ids),
-        num_groups=batch_size // manager.group_size,
-        group_size=manager.group_size,
-        redundancy=manager.group_size_redundancy,
-        at_once=manager.num_env_groups,
-        drops=_filter(config, manager, "val" if purpose == "val" else "train"),
+        batch_size // manager.group_size,
+        _filter(config, manager, "val" if purpose == "val" else "train"),
     )
 
 
@@ -152,7 +222,7 @@ def style_of(config: AgenticConfig, tag: str) -> Style:
 
 def num_processes(config: AgenticConfig, manager: EnvManagerConfig) -> int:
     """Processes that environments share: as many as `max_env_num_per_worker` needs, else one per core, at most 8."""
-    count = manager.num_env_groups * (manager.group_size + manager.group_size_redundancy)
+    count = manager.num_env_groups * manager.num_members
     each = manager.max_env_num_per_worker
     number = -(-count // each) if each else min(8, len(os.sched_getaffinity(0)))
     return max(1, min(number, count))

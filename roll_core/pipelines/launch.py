@@ -17,13 +17,14 @@ from roll_core.config.environment import role_environment
 from roll_core.config.judges import judge_engine, judge_prompt, judge_sampling, judge_template
 from roll_core.config.resolution import reference_of
 from roll_core.config.reward_options import reward_options
-from roll_core.config.schema import PPOConfig, RewardConfig, RLVRConfig, WorkerConfig
+from roll_core.config.schema import AgenticConfig, PPOConfig, RewardConfig, RLVRConfig, WorkerConfig
 from roll_core.context import WorkerContext
 from roll_core.errors import RollError
 from roll_core.objects import absolute_spec
 from roll_core.pipelines.sampling import sampling_params
 from roll_core.platforms import Platform
 from roll_core.resolve import Resolved, ResolvedPlatform
+from roll_core.rollout.routing import MOST_CALLS
 from roll_core.training import TrainPlan
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ def set_up(crew: Crew, waiter: Waiter, plans: Mapping[str, TrainPlan]) -> None:
 
 def _engine_threads(config: PPOConfig) -> int:
     """Rollouts that never stop are sent to engines prompt by prompt, each of them a call of its own."""
+    if isinstance(config, AgenticConfig):
+        return ENGINE_THREADS + (MOST_CALLS if config.is_free else 0)
     if config.async_generation_ratio == 0:
         return ENGINE_THREADS
     extra = config.max_additional_running_prompts if config.is_use_additional_prompts else 0

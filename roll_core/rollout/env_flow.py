@@ -23,10 +23,8 @@ from roll_core.rollout.env_process import Act, Fault
 from roll_core.rollout.env_queue import EpisodeAccount, Member, PlayedGroup
 from roll_core.rollout.env_rollout import by_prompt, check_answer
 from roll_core.rollout.prompt_queue import Answer
-from roll_core.rollout.routing import EngineRouter
+from roll_core.rollout.routing import MOST_CALLS, EngineRouter
 
-MOST_CALLS = 64
-"""Calls of `generate` at once: each takes a thread of an engine's process. What comes meanwhile goes into the next."""
 _GLANCE_S = 0.003
 """How long environments are watched before engines are, where both are at work."""
 

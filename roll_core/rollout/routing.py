@@ -15,6 +15,10 @@ from roll_core.inference import Completion, GenerationRequest
 YIELD_INTERVAL_S = 0.05
 """How often an engine hands over what it has finished. A message costs about a millisecond on both sides."""
 
+MOST_CALLS = 64
+"""Calls of `generate` at once where every turn of an episode is sent by itself: each takes a thread of an engine's
+process. What comes meanwhile goes into the next."""
+
 Order = Literal["in turn", "least loaded"]
 
 

@@ -67,6 +67,13 @@ def test_a_good_config_has_no_problems() -> None:
             "no file 'no_such_file.py' for group filter",
         ),
         ({"val_env_manager": {"tags": ["Lake"], "group_size": 3}}, "val_batch_size", "must be a multiple of"),
+        ({"async_generation_ratio": 0.5}, "async_generation_ratio", "must be 0 (wait for every rollout) or at least 1"),
+        (
+            {"async_generation_ratio": 1, "train_env_manager": {"pace": "lockstep"}},
+            "train_env_manager.pace",
+            "must be free with async_generation_ratio above 0",
+        ),
+        ({"val_env_manager": {"tags": ["Lake"], "pace": "free"}}, "val_env_manager.pace", "must be lockstep"),
     ],
 )
 def test_what_cannot_work_is_told_by_its_key(changes: dict[str, Any], path: str, rule: str) -> None:
@@ -77,7 +84,6 @@ def test_what_cannot_work_is_told_by_its_key(changes: dict[str, Any], path: str,
 @pytest.mark.parametrize(
     ("changes", "path"),
     [
-        ({"async_generation_ratio": 1}, "async_generation_ratio"),
         ({"train_env_manager": {"llm_proxy": {"proxy_type": "openai"}}}, "train_env_manager.llm_proxy.proxy_type"),
         ({"reward": {}}, "reward"),
     ],

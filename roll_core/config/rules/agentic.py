@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from roll_core.config.agentic import AgenticConfig, EnvManagerConfig
+from roll_core.config.rules.algorithm import asynchronous
 from roll_core.data.tags import nearest
 from roll_core.envs.base import BUILTIN_ENVIRONMENTS
 from roll_core.errors import Problem
@@ -39,6 +40,13 @@ def problems(config: AgenticConfig) -> Iterator[Problem]:
         if tag in config.custom_envs:
             yield from _environment(config, tag)
     yield from _estimator(config)
+    yield from asynchronous(config)
+    if config.async_generation_ratio > 0 and config.train_env_manager.pace == "lockstep":
+        rule = "must be free with async_generation_ratio above 0: weights change in the midst of episodes"
+        yield Problem("train_env_manager.pace", rule, "lockstep", "leave it out")
+    if config.val_env_manager is not None and config.val_env_manager.pace == "free":
+        rule = "must be lockstep: a validation plays the same episodes each time"
+        yield Problem("val_env_manager.pace", rule, "free", "leave it out")
 
 
 def notices(config: AgenticConfig) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from roll_core.config.pipeline import PPOConfig
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.errors import Problem
 
@@ -22,7 +23,7 @@ def problems(config: RLVRConfig) -> Iterator[Problem]:
         yield Problem("critic", "adv_estimator gae learns values, which needs a critic", None, hint)
     yield from _estimator(config)
     yield from _groups(config)
-    yield from _asynchronous(config)
+    yield from asynchronous(config)
     yield from _pairs(config)
 
 
@@ -81,7 +82,8 @@ def _groups(config: RLVRConfig) -> Iterator[Problem]:
         yield Problem("num_return_sequences_in_group", rule, config.num_return_sequences_in_group, hint)
 
 
-def _asynchronous(config: RLVRConfig) -> Iterator[Problem]:
+def asynchronous(config: PPOConfig) -> Iterator[Problem]:
+    """What must hold where rollouts go on while others train."""
     ratio = config.async_generation_ratio
     if 0 < ratio < 1:
         rule = "must be 0 (wait for every rollout) or at least 1 (steps that rollouts may lag behind)"
