@@ -140,13 +140,13 @@ def _rows(
 
 
 def columns_of(data: DataArgs) -> Any:
-    """The columns that hold id, tag, messages and prompt, as `roll_core.data` takes them.
+    """The columns that hold id, tag, messages, prompt and images, as `roll_core.data` takes them.
 
     Where `messages` is not named but `prompt` is, the questions are taken from the prompt column alone.
     """
     from roll_core.data.rows import Columns
 
-    given = {"id": data.id, "tag": data.tag, "messages": data.messages, "prompt": data.prompt}
+    given = {"id": data.id, "tag": data.tag, "messages": data.messages, "prompt": data.prompt, "image": data.image}
     if data.prompt is not None and data.messages is None:
         given["messages"] = ""
     return Columns(**{name: column for name, column in given.items() if column is not None})

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from roll_core.config.pipeline import PPOConfig
-from roll_core.config.roles import GeneratingArgs, RewardConfig, WorkerConfig
+from roll_core.config.roles import DataArgs, GeneratingArgs, RewardConfig, WorkerConfig
 from roll_core.config.values import NotNegative, Positive
 from roll_core.data.tags import tag_routes
 
@@ -95,4 +95,15 @@ class RLVRConfig(PPOConfig):
             filled["max_new_tokens"] = self.val_response_window
         if sampling.num_return_sequences is None:
             filled["num_return_sequences"] = 1
-        self._complete("validation", name="validation", generating_args=sampling.model_copy(update=filled))
+        sampling = sampling.model_copy(update=filled)
+        data = _with_images_of(self.actor_train.data_args, validation.data_args)
+        self._complete("validation", name="validation", generating_args=sampling, data_args=data)
+
+
+def _with_images_of(training: DataArgs | None, data: DataArgs | None) -> DataArgs | None:
+    """Held-out rows have images where training rows have them, unless their section says otherwise."""
+    if training is None or data is None:
+        return data
+    keys = ("image", "image_max_pixels", "image_min_pixels")
+    filled = {key: getattr(training, key) for key in keys if getattr(data, key) is None and getattr(training, key)}
+    return data.model_copy(update=filled) if filled else data

@@ -71,7 +71,6 @@ _ROLE = (
     Unavailable("apply_loss_scale", lambda is_on: not is_on, "a loss is always normalised over its whole mini-batch"),
 )
 _DATA = (
-    Unavailable("image", _ON, "rows with images are not part of this version"),
     Unavailable("video", _ON, "rows with videos are not part of this version"),
     Unavailable("custom_data_kwargs_func", _ON, "rows are used as they stand in the file"),
     Unavailable("eval_file_name", _ON, "validation has a section of its own", "validation.data_args.file_name"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 Message = Mapping[str, object]
 ROLES = ("system", "user", "assistant", "tool")
@@ -24,8 +24,8 @@ def kind_of(value: object) -> str:
     return "null" if value is None else names.get(type(value), type(value).__name__)
 
 
-def read_messages(value: object) -> tuple[Message, ...]:
-    """The turns of a dialogue that ends where the model is to answer.
+def read_messages(value: object, prepare: Callable[[object], object] = lambda turns: turns) -> tuple[Message, ...]:
+    """The turns of a dialogue that ends where the model is to answer. `prepare` changes turns before they are checked.
 
     Accepts a list of turns, that list as JSON text, JSON text of that JSON text, and a list that holds one such list:
     all four are met in published data.
@@ -34,6 +34,9 @@ def read_messages(value: object) -> tuple[Message, ...]:
         BadField: anything else, an empty dialogue, a turn without role or content, a last turn that is the assistant's.
     """
     turns = _unwrap(value)
+    prepared = prepare(turns)
+    assert isinstance(prepared, list)
+    turns = prepared
     for position, turn in enumerate(turns):
         _check_turn(f"[{position}]", turn)
     last = turns[-1]["role"]

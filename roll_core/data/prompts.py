@@ -7,21 +7,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from roll_core.data.images import PixelLimits
 from roll_core.data.rows import Row
-from roll_core.data.templates import TemplateChoice, render
+from roll_core.data.templates import TemplateChoice, render, render_with_images
 from roll_core.errors import DataError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from roll_core.data.vision import Pictures, Vision
+
 
 @dataclass(frozen=True)
 class Prompt:
-    """A row and its prompt as token ids, unpadded, ending where the answer begins."""
+    """A row and its prompt as token ids, unpadded, ending where the answer begins.
+
+    Where there are `pictures`, an image is as many tokens as the model reads of it.
+    """
 
     row: Row
     token_ids: tuple[int, ...]
     template: str
+    pictures: Pictures | None = None
 
     @property
     def domain(self) -> str:
@@ -64,8 +71,10 @@ class PromptDataset:
     Kept are prompts of 1 to `prompt_length` tokens; nothing is truncated. (ROLL also drops prompts of five tokens or
     fewer; here a short prompt is kept, as nothing is wrong with it.)
 
+    `vision` reads the images of rows that have some, within `limits`.
+
     Raises:
-        DataError: no prompt is left.
+        DataError: no prompt is left, or a row has images and there is no `vision`.
     """
 
     def __init__(
@@ -74,10 +83,13 @@ class PromptDataset:
         tokenizer: PreTrainedTokenizerBase,
         prompt_length: int,
         templates: TemplateChoice | None = None,
+        vision: Vision | None = None,
+        limits: PixelLimits | None = None,
     ) -> None:
         templates = templates or TemplateChoice()
         names = [templates.name_for(row.tag) for row in rows]
-        prompts = [Prompt(*parts) for parts in zip(rows, _tokenise(rows, names, tokenizer), names)]
+        ids = _tokenise(rows, names, tokenizer, vision)
+        prompts = [_with_pictures(Prompt(*parts), vision, limits or PixelLimits()) for parts in zip(rows, ids, names)]
         self._prompts = [prompt for prompt in prompts if 0 < len(prompt.token_ids) <= prompt_length]
         self.report = _report(prompts, prompt_length)
         if not self._prompts:
@@ -104,21 +116,46 @@ class PromptDataset:
         digest = hashlib.sha256()
         for prompt in self._prompts:
             digest.update(f"{prompt.row.id!r} {prompt.domain!r} {prompt.token_ids}\n".encode())
+            for source in prompt.row.images:
+                digest.update(f"{source.name}\n".encode())
         return digest.hexdigest()[:16]
 
 
-def _tokenise(rows: Sequence[Row], names: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> list[tuple[int, ...]]:
+def _tokenise(
+    rows: Sequence[Row], names: Sequence[str], tokenizer: PreTrainedTokenizerBase, vision: Vision | None
+) -> list[tuple[int, ...]]:
     """Special tokens are in the rendered text already, so the tokenizer must not add its own."""
     if not rows:
         return []
     texts = []
     for row, name in zip(rows, names):
         try:
-            texts.append(render(name, tokenizer, row.messages))
+            if row.images and vision is None:
+                raise DataError("the row has images, and nothing reads images here")
+            if row.images and vision is not None:
+                texts.append(render_with_images(name, tokenizer, row.messages, vision.markup(tokenizer)))
+            else:
+                texts.append(render(name, tokenizer, row.messages))
         except DataError as error:
             raise DataError(f"{row.file}:{row.line}: template '{name}': {error}") from error
     encoded = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)
     return [tuple(ids) for ids in encoded["input_ids"]]
+
+
+def _with_pictures(prompt: Prompt, vision: Vision | None, limits: PixelLimits) -> Prompt:
+    """The prompt with its image tokens as many as the model reads, and its images."""
+    if not prompt.row.images or vision is None:
+        return prompt
+    from roll_core.data.vision import Pictures
+
+    row = prompt.row
+    pictures = Pictures(row, vision, limits, prompt.token_ids)
+    counts = vision.num_tokens(pictures.features())
+    try:
+        long_ids = vision.lengthen(prompt.token_ids, counts)
+    except DataError as error:
+        raise DataError(f"{row.file}:{row.line}: template '{prompt.template}': {error}") from error
+    return Prompt(row, long_ids, prompt.template, pictures)
 
 
 def _report(prompts: Sequence[Prompt], limit: int) -> FilterReport:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
+from roll_core.data.images import ImageSource, read_sources
 from roll_core.data.messages import BadField, Message, from_prompt, kind_of, read_messages
+from roll_core.data.placeholders import PLACEHOLDER, as_text, place
 from roll_core.data.tags import nearest, route
 from roll_core.errors import Problem
 
@@ -27,13 +30,15 @@ DOMAIN_FIELDS: dict[str, tuple[str, ...]] = {
 class Columns:
     """The names of the columns, for files that call them differently (`data_args.id`, `.tag`, ...).
 
-    `messages` may be empty: then only the prompt column is looked at.
+    `messages` may be empty: then only the prompt column is looked at. `image` is empty where rows have no images; no
+    row is then looked at for any.
     """
 
     id: str = "id"
     tag: str = "tag"
     messages: str = "messages"
     prompt: str = "prompt"
+    image: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,8 @@ class Row:
     """One problem to be answered and graded.
 
     `messages` ends with the turn to answer. `prompt` is the text of the question. `fields` holds the other columns as
-    they stood in the file. `file` and `line` (counted from 1) say where the row came from.
+    they stood in the file, but for that of the images. `file` and `line` (counted from 1) say where the row came from.
+    Where there are `images`, the text of `messages` holds a placeholder for each.
     """
 
     id: str
@@ -53,6 +59,7 @@ class Row:
     fields: Mapping[str, Any] = field(default_factory=dict)
     file: str = ""
     line: int = 0
+    images: tuple[ImageSource, ...] = ()
 
 
 def read_row(
@@ -74,19 +81,25 @@ def read_row(
     use_messages = bool(columns.messages) and record.get(columns.messages) is not None
     source = columns.messages if use_messages else columns.prompt
     messages = attempt(source, lambda: _read_dialogue(record, columns, use_messages))
+    images = attempt(columns.image, lambda: _read_images(record, columns, file))
+    if columns.image and messages is not None and images is not None:
+        dialogue, count = messages, len(images)
+        messages = attempt(source, lambda: place(dialogue, count))
     truth = attempt("ground_truth", lambda: _read_ground_truth(record, domain or ""))
     for name in DOMAIN_FIELDS.get(domain or "", ()):
         if name != "ground_truth":
             attempt(name, lambda name=name: _filled(_required(record, name, f"rows of {domain}")))  # type: ignore[misc]
     if domain == "ifeval":
         attempt("kwargs", lambda: _check_instructions(record))
-    if problems or id_text is None or domain is None or messages is None or truth is None:
+    if problems or id_text is None or domain is None or messages is None or truth is None or images is None:
         return None, problems
-    own = (columns.id, columns.tag, columns.messages, columns.prompt, "ground_truth")
+    own = (columns.id, columns.tag, columns.messages, columns.prompt, columns.image, "ground_truth")
     others = {name: value for name, value in record.items() if name not in own}
     prompt = record.get(columns.prompt)
     text = prompt if isinstance(prompt, str) and prompt else str(messages[-1]["content"])
-    return Row(id_text, messages, text, str(tag), domain, truth, others, file, line), []
+    if images:
+        text = text.replace(PLACEHOLDER, "").strip()
+    return Row(id_text, messages, text, str(tag), domain, truth, others, file, line, images), []
 
 
 def problem_at(file: str, line: int, name: str, bad: BadField) -> Problem:
@@ -127,12 +140,18 @@ def _read_id(value: object) -> str:
 
 def _read_dialogue(record: Mapping[str, Any], columns: Columns, use_messages: bool) -> tuple[Message, ...]:
     if use_messages:
+        if columns.image:
+            return read_messages(record[columns.messages], as_text)
         return read_messages(record[columns.messages])
     if record.get(columns.prompt) is None:
         found = f"the row has: {', '.join(record) or 'nothing'}"
         lacks = f"neither {columns.messages} nor {columns.prompt}" if columns.messages else f"no {columns.prompt}"
         raise BadField("", f"the row has {lacks}; {found}", None)
     return from_prompt(record[columns.prompt])
+
+
+def _read_images(record: Mapping[str, Any], columns: Columns, file: str) -> tuple[ImageSource, ...]:
+    return read_sources(record.get(columns.image), Path(file).parent) if columns.image else ()
 
 
 def _read_ground_truth(record: Mapping[str, Any], domain: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from roll_core.data.messages import Message
+from roll_core.data.placeholders import PLACEHOLDER, parts_of
 from roll_core.data.tags import nearest
 from roll_core.errors import ConfigError, DataError, Problem
 
@@ -62,6 +63,27 @@ def render(name: str, tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mes
         DataError: the template is the tokenizer's own and it has none, or the dialogue does not suit the template.
     """
     return TEMPLATES[name](tokenizer, messages)
+
+
+def render_with_images(name: str, tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message], markup: str) -> str:
+    """As `render`, for a dialogue with placeholders; `markup` is the model's own text for an image.
+
+    A chat template of the tokenizer is given a list of parts, as those of models with images take it.
+
+    Raises:
+        DataError: as of `render`.
+    """
+    if name in OWN:
+        with_parts = [{**message, "content": parts_of(str(message["content"]))} for message in messages]
+        try:
+            return render(name, tokenizer, with_parts)
+        except TypeError as error:
+            raise DataError(
+                f"the tokenizer's chat template takes text only, and the row has images: {error}"
+                "\n  try: set data_args.template to chatml"
+            ) from error
+    with_markup = [{**message, "content": str(message["content"]).replace(PLACEHOLDER, markup)} for message in messages]
+    return render(name, tokenizer, with_markup)
 
 
 def _own(**options: object) -> Render:
@@ -123,3 +145,6 @@ TEMPLATES: dict[str, Render] = {
 }
 """Name -> template. `qwen2_5` is the tokenizer's own, as in published configs, which use the name with other models.
 `chatml` adds no system turn. `base` is plain text for models that never saw a chat format."""
+
+OWN = ("native", "native_nonthinking", "qwen2_5", "qwen3", "longcot_V3")
+"""Those that are the tokenizer's own."""

@@ -15,6 +15,7 @@ from roll_core.errors import IllegalOrder, Problem
 
 if TYPE_CHECKING:
     from roll_core.config.schema import WorkerConfig
+    from roll_core.data.vision import PromptImages
     from roll_core.platforms import Platform
     from roll_core.weights import WeightReceiver
 
@@ -26,6 +27,7 @@ class SamplingParams:
     """How to sample. `top_k` 0 and `top_p` 1.0 keep every token; `temperature` 0 is greedy.
 
     `stop_token_ids` end a completion and are part of it; `stop` strings end it too, and their tokens are kept.
+    `excluded_token_ids` are never sampled; log-probabilities are over all tokens all the same.
     """
 
     max_new_tokens: int
@@ -35,13 +37,15 @@ class SamplingParams:
     repetition_penalty: float = 1.0
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
+    excluded_token_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class GenerationRequest:
     """One prompt to be completed once. `seed` alone decides the random draws, whatever else runs beside it.
 
-    `group` is equal for requests with the same prompt, so that an engine may share its prefill.
+    `group` is equal for requests with the same prompt, so that an engine may share its prefill. `images` are those that
+    the image tokens among `prompt_ids` stand for.
     """
 
     request_id: str
@@ -49,6 +53,7 @@ class GenerationRequest:
     params: SamplingParams
     seed: int
     group: str = ""
+    images: PromptImages | None = None
 
 
 @dataclass(frozen=True)

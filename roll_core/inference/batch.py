@@ -53,11 +53,14 @@ class Batch:
 
     def read(self, chunk: Sequence[Running]) -> tuple[list[int], list[float]]:
         """Read the prompts of requests, each different one once, and draw their first tokens."""
-        prompts = {running.prompt_key: running.request.prompt_ids for running in chunk}
-        unread = {key: prompt for key, prompt in prompts.items() if key not in self._shared}
+        prompts = {running.prompt_key: running for running in chunk}
+        unread = {key: running for key, running in prompts.items() if key not in self._shared}
         self._prefilled = {key: self._shared[key] for key in prompts if key in self._shared}
         if unread:
-            self._prefilled |= dict(zip(unread, self.decoder.prefill(list(unread.values()))))
+            images = [running.images for running in unread.values()]
+            given = [running.request.prompt_ids for running in unread.values()]
+            read = self.decoder.prefill(given, images) if any(images) else self.decoder.prefill(given)
+            self._prefilled |= dict(zip(unread, read))
         self._shared |= {key: self._prefilled[key].owned() for key in unread if key in self._shared_later}
         logits = torch.stack([self._prefilled[running.prompt_key].logits for running in chunk])
         for running in chunk:

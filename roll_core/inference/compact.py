@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from roll_core.inference.compact_model import CompactLayer, Rotation
-from roll_core.inference.decoder import Compaction, Decoder, PrefilledPrompt
+from roll_core.inference.decoder import Compaction, Decoder, Features, PrefilledPrompt
 from roll_core.inference.key_value_cache import KeyValueCache
 from roll_core.inference.linear import Linear
 
@@ -48,7 +48,9 @@ class CompactDecoder(Decoder):
             self.rotation = Rotation(inner.rotary_emb, weight.dtype, weight.device)
         self.cache = KeyValueCache(len(self.layers), self.key_heads, self.head_dim, weight.dtype, weight.device)
 
-    def prefill(self, prompts: Sequence[Sequence[int]]) -> list[PrefilledPrompt]:
+    def prefill(
+        self, prompts: Sequence[Sequence[int]], images: Sequence[Features | None] = ()
+    ) -> list[PrefilledPrompt]:
         """Read prompts padded on the right, where causal attention keeps the padding out without a mask."""
         device = self.embedding.weight.device
         num_prompts, width = len(prompts), max(map(len, prompts))

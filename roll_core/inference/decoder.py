@@ -7,23 +7,31 @@ same order; both follow the same `Compaction` when requests end.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
+Features = Mapping[str, torch.Tensor]
+"""What a model reads of a prompt's images, by the model's own names."""
+
 
 @dataclass(frozen=True)
 class PrefilledPrompt:
-    """A prompt that has been read: logits of its first new token [V], and its keys and values as the decoder likes."""
+    """A prompt that has been read: logits of its first new token [V], and its keys and values as the decoder likes.
+
+    The next token's position is `num_tokens + offset`: an image takes fewer positions than tokens.
+    """
 
     logits: torch.Tensor
     cache: Sequence[torch.Tensor]
     num_tokens: int
+    offset: int = 0
 
     def owned(self) -> PrefilledPrompt:
         """A copy that keeps nothing else alive; prompts read together are slices of the same memory."""
-        return PrefilledPrompt(self.logits.clone(), [tensor.clone() for tensor in self.cache], self.num_tokens)
+        cache = [tensor.clone() for tensor in self.cache]
+        return PrefilledPrompt(self.logits.clone(), cache, self.num_tokens, self.offset)
 
 
 @dataclass(frozen=True)
@@ -58,10 +66,14 @@ class Decoder(ABC):
     """Reads prompts, and computes the next token's logits of all running requests. Called by one thread."""
 
     vocab_size: int
+    reads_images = False
+    """Whether `prefill` may be given images."""
 
     @abstractmethod
-    def prefill(self, prompts: Sequence[Sequence[int]]) -> list[PrefilledPrompt]:
-        """Read prompts in one pass. Running requests are left alone."""
+    def prefill(
+        self, prompts: Sequence[Sequence[int]], images: Sequence[Features | None] = ()
+    ) -> list[PrefilledPrompt]:
+        """Read prompts in one pass, `images` being those of each. Running requests are left alone."""
 
     @abstractmethod
     def enter(self, prompts: Sequence[PrefilledPrompt]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -15,7 +15,7 @@ import torch
 from roll_core.errors import BadRequest, EngineFailed, IllegalOrder
 from roll_core.inference.base import Completion, GenerationRequest
 from roll_core.inference.batch import Batch
-from roll_core.inference.decoder import Decoder
+from roll_core.inference.decoder import Decoder, Features
 from roll_core.inference.open_requests import OpenRequests
 from roll_core.inference.request_rules import check_request
 from roll_core.inference.running import GenerateCall, PromptKey, Running
@@ -76,8 +76,15 @@ class Engine:
     def decoder(self, decoder: Decoder) -> None:
         self._batch.decoder = decoder
 
-    def submit(self, requests: Sequence[GenerationRequest], may_run: Callable[[], None] = lambda: None) -> GenerateCall:
+    def submit(
+        self,
+        requests: Sequence[GenerationRequest],
+        may_run: Callable[[], None] = lambda: None,
+        images: Mapping[str, Features] | None = None,
+    ) -> GenerateCall:
         """Queue requests; they run whether or not their results are asked for. Waits for the end of `paused`.
+
+        `images` holds what was read of those of a request, by its id.
 
         Raises:
             Whatever `may_run` raises, which is asked when nothing is being changed; then none is queued.
@@ -87,7 +94,7 @@ class Engine:
         prompts: dict[tuple[str, tuple[int, ...]], PromptKey] = {}
 
         def make(request: GenerationRequest, call: GenerateCall) -> Running:
-            return self._checked(request, call, prompts)
+            return self._checked(request, call, prompts, images or {})
 
         with self._changed:
             call, running = self._requests.open(requests, may_run, make)
@@ -126,14 +133,21 @@ class Engine:
         self._thread.join()
 
     def _checked(
-        self, request: GenerationRequest, call: GenerateCall, prompts: dict[tuple[str, tuple[int, ...]], PromptKey]
+        self,
+        request: GenerationRequest,
+        call: GenerateCall,
+        prompts: dict[tuple[str, tuple[int, ...]], PromptKey],
+        images: Mapping[str, Features],
     ) -> Running:
         limits = [(self.limits.max_length, "the model reads"), (self.limits.max_cache_tokens, "the cache holds")]
         check_request(request, self.decoder.vocab_size, limits)
+        pictures = images.get(request.request_id)
+        if pictures is not None and not self.decoder.reads_images:
+            raise BadRequest(f"request '{request.request_id}' has images, and the model reads none")
         key = PromptKey()
         if request.group:
             key = prompts.setdefault((request.group, request.prompt_ids), key)
-        return Running(request, call, key, self.eos_ids, self._stop_strings(request))
+        return Running(request, call, key, self.eos_ids, self._stop_strings(request), pictures)
 
     def _stop_strings(self, request: GenerationRequest) -> StopStrings | None:
         if not request.params.stop:

@@ -6,13 +6,14 @@ Importing this module loads nothing heavy: a config can be checked, `Config` and
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel
 
 from roll_core.context import WorkerContext
 from roll_core.errors import Problem
-from roll_core.inference.base import EngineState
+from roll_core.inference.base import EngineState, GenerationRequest
 from roll_core.inference.engine_strategy import EngineStrategy
 from roll_core.inference.hf_config import HfInferConfig, config_problems
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from roll_core.config.schema import WorkerConfig
     from roll_core.inference.engine import Engine
+    from roll_core.inference.running import GenerateCall
     from roll_core.platforms import Platform
     from roll_core.weights import WeightReceiver
 
@@ -66,6 +68,9 @@ class HfInferStrategy(EngineStrategy):
             NEVER_UPDATED,
         )
         self.lifecycle.state = EngineState.EMPTY if is_dummy else EngineState.READY
+
+    def _submit(self, requests: Sequence[GenerationRequest], may_run: Callable[[], None]) -> GenerateCall:
+        return self.engine.submit(requests, may_run, self.model.read_images(requests))
 
     def _module(self) -> nn.Module:
         return self.model.module

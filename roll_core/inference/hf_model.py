@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 
-from roll_core.errors import BadRequest, ConfigError, Problem
+from roll_core.data.vision import Vision
+from roll_core.errors import BadRequest, ConfigError, Problem, RollError
+from roll_core.inference.base import GenerationRequest
 from roll_core.inference.compact import CompactDecoder
 from roll_core.inference.compact_model import why_not_compact
-from roll_core.inference.decoder import Decoder
+from roll_core.inference.decoder import Decoder, Features
 from roll_core.inference.end_tokens import end_tokens, has_tokenizer
 from roll_core.inference.hf_config import CONFIG_PATH, HfInferConfig
 from roll_core.inference.transformers_decoder import TransformersDecoder, why_not_transformers
 from roll_core.training.model_args import attention_of, dtype_of
+from roll_core.training.vision import language_model_class
 
 if TYPE_CHECKING:
     from roll_core.config.schema import WorkerConfig
@@ -25,7 +30,7 @@ class HfModel:
     """The model of a role, on a device, in evaluation mode. `choice` says which decoder computes it, and why."""
 
     def __init__(self, role: WorkerConfig, platform: Platform, settings: HfInferConfig) -> None:
-        from transformers import AutoConfig, AutoModelForCausalLM
+        from transformers import AutoConfig
 
         arguments = role.model_args
         if arguments.model_name_or_path is None:
@@ -37,10 +42,11 @@ class HfModel:
             "attn_implementation": attention_of(role, platform),
         }
         config = AutoConfig.from_pretrained(self.path, **arguments.model_config_kwargs)
+        auto_class = language_model_class(config)
         if settings.load_format == "dummy":
-            model = AutoModelForCausalLM.from_config(config, **options)
+            model = auto_class.from_config(config, **options)
         else:
-            model = AutoModelForCausalLM.from_pretrained(self.path, config=config, **options)
+            model = auto_class.from_pretrained(self.path, config=config, **options)
         self.module: nn.Module = model.to(self.device).eval().requires_grad_(False)
         self.is_compact, self.choice = _choose(self.module, settings.decoder)
 
@@ -76,6 +82,36 @@ class HfModel:
         from transformers import AutoTokenizer
 
         return AutoTokenizer.from_pretrained(self.path)
+
+    def read_images(self, requests: Sequence[GenerationRequest]) -> dict[str, Features]:
+        """What the model reads of the images of requests, by request id; of each prompt's images once.
+
+        Raises:
+            BadRequest: images for a model that reads none, or other image tokens than the images have.
+        """
+        read: dict[int, Features] = {}
+        for request in requests:
+            if request.images is not None and id(request.images) not in read:
+                read[id(request.images)] = self._features(request)
+        return {one.request_id: read[id(one.images)] for one in requests if one.images is not None}
+
+    def _features(self, request: GenerationRequest) -> Features:
+        assert request.images is not None
+        try:
+            features = self._vision.features(request.images.encoded)
+        except (OSError, RollError) as error:
+            raise BadRequest(f"request '{request.request_id}': its images cannot be read: {error}") from error
+        expected = sum(self._vision.num_tokens(features))
+        found = request.prompt_ids.count(self._vision.image_token)
+        if found != expected:
+            raise BadRequest(
+                f"request '{request.request_id}' has {found} image tokens, and its images are {expected} tokens"
+            )
+        return {name: torch.from_numpy(array).to(self.device) for name, array in features.items()}
+
+    @cached_property
+    def _vision(self) -> Vision:
+        return Vision(self.path)
 
     def decoder(self) -> Decoder:
         """A new decoder of the kind chosen."""

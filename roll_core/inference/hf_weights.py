@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import nn
 
 from roll_core.errors import WeightSyncError
-from roll_core.inference.manifests import shown
+from roll_core.inference.manifests import as_in_folder, shown
 from roll_core.weights import WeightReceiver, digest_of
 
 
@@ -22,7 +20,7 @@ def take(module: nn.Module, receiver: WeightReceiver) -> str:
         WeightSyncError: what arrived is not what was announced; the model holds a mixture and must not be used.
     """
     manifest = receiver.manifest
-    state: Mapping[str, torch.Tensor] = module.state_dict()
+    state = as_in_folder(module, module.state_dict())
     taken: list[tuple[str, tuple[int, ...]]] = []
     owner_of: dict[tuple[int, tuple[int, ...]], str] = {}
     with torch.no_grad():

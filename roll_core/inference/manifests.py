@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from roll_core.errors import WeightSyncError
+from roll_core.training.model import under_checkpoint_names
 from roll_core.weights import WeightManifest, WeightReceiver
 
 NAMES_SHOWN = 8
@@ -19,8 +21,8 @@ def check_manifest(module: nn.Module, manifest: WeightManifest) -> None:
     Raises:
         WeightSyncError: lists unknown, missing, repeated and misshapen tensors.
     """
-    shapes = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-    needed = {name for name, _parameter in module.named_parameters(remove_duplicate=False)}
+    shapes = {name: tuple(tensor.shape) for name, tensor in as_in_folder(module, module.state_dict()).items()}
+    needed = set(as_in_folder(module, dict(module.named_parameters(remove_duplicate=False))))
     announced = [(name, tuple(shape)) for bucket in manifest.buckets for name, _dtype, shape in bucket]
     names = [name for name, _shape in announced]
     faults = {
@@ -34,6 +36,19 @@ def check_manifest(module: nn.Module, manifest: WeightManifest) -> None:
     if any(faults.values()):
         lines = [f"\n  {kind}: {shown(found)}" for kind, found in faults.items() if found]
         raise WeightSyncError(f"the weights of version {manifest.version} are not those of this model{''.join(lines)}")
+
+
+def as_in_folder(module: nn.Module, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Tensors of the model under the names that the model's folder has for them, and that a trainer sends.
+
+    One that the folder has in several pieces keeps the name it has here.
+    """
+    named = {}
+    for name, tensor in tensors.items():
+        there = list(under_checkpoint_names(module, name, tensor))
+        is_whole = len(there) == 1 and there[0][1].shape == tensor.shape
+        named[there[0][0] if is_whole else name] = tensor
+    return named
 
 
 def drain(receiver: WeightReceiver) -> None:

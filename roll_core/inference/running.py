@@ -8,6 +8,7 @@ from queue import SimpleQueue
 import torch
 
 from roll_core.inference.base import Completion, FinishReason, GenerationRequest
+from roll_core.inference.decoder import Features
 from roll_core.inference.sampling import draws
 from roll_core.inference.stopping import StopStrings
 
@@ -47,8 +48,10 @@ class Running:
         prompt_key: PromptKey,
         eos_ids: frozenset[int],
         stops: StopStrings | None,
+        images: Features | None = None,
     ) -> None:
         self.request, self.call, self.prompt_key, self.stops = request, call, prompt_key, stops
+        self.images = images
         self.params = request.params
         self.draws = draws(request.seed)
         self.end_ids = eos_ids | frozenset(request.params.stop_token_ids)

@@ -75,6 +75,7 @@ class Sampler:
         self.temperature = None if all(t == 1.0 for t in temperatures) else _column(temperatures, device)
         penalties = [p.repetition_penalty for p in params]
         self.penalty = None if all(p == 1.0 for p in penalties) else _column(penalties, device)
+        self.excluded_NV = _excluded(params, vocab_size, device)
         self.limits = None
         if any((p.top_k or p.top_p < 1) and p.temperature != 0 for p in params):
             self.limits = _Limits(params, vocab_size, device)
@@ -82,14 +83,16 @@ class Sampler:
     def draw(self, logits_NV: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The tokens, int64 [N], and their log-probs under softmax(logits / temperature), float32 [N]."""
         logits_NV = logits_NV.float()
-        if self.is_all_greedy and self.penalty is None:
+        if self.is_all_greedy and self.penalty is None and self.excluded_NV is None:
             best = logits_NV.max(dim=-1)
             return best.indices, best.values - logits_NV.logsumexp(dim=-1)
         scaled_NV = logits_NV if self.temperature is None else logits_NV / self.temperature
         probs_NV = torch.softmax(scaled_NV, dim=-1)
         allowed_NV = probs_NV
-        if self.penalty is not None or self.limits is not None:
+        if self.penalty is not None or self.limits is not None or self.excluded_NV is not None:
             shaped_NV = scaled_NV if self.penalty is None else self._penalised(logits_NV)
+            if self.excluded_NV is not None:
+                shaped_NV = shaped_NV.masked_fill(self.excluded_NV, float("-inf"))
             if self.limits is not None:
                 shaped_NV = shaped_NV.masked_fill(~self.limits.allowed(shaped_NV), float("-inf"))
             allowed_NV = torch.softmax(shaped_NV, dim=-1)
@@ -121,6 +124,19 @@ class Sampler:
         punished_NV = torch.where(logits_NV < 0, logits_NV * self.penalty, logits_NV / self.penalty)
         changed_NV = torch.where(seen_NV, punished_NV, logits_NV)
         return changed_NV if self.temperature is None else changed_NV / self.temperature
+
+
+def _excluded(params: Sequence[SamplingParams], vocab_size: int, device: torch.device) -> torch.Tensor | None:
+    """Which tokens may not be drawn, bool [N, V], or [1, V] where it is the same for all rows; None for none."""
+    different = list(dict.fromkeys(p.excluded_token_ids for p in params))
+    if different == [()]:
+        return None
+    table = torch.zeros(len(different), vocab_size, dtype=torch.bool)
+    for row, tokens in enumerate(different):
+        table[row, list(tokens)] = True
+    if len(different) > 1:
+        table = table[[different.index(p.excluded_token_ids) for p in params]]
+    return table.to(device)
 
 
 class _Limits:

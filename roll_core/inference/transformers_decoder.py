@@ -10,7 +10,8 @@ import torch
 from torch import nn
 from transformers import DynamicCache
 
-from roll_core.inference.decoder import Compaction, Decoder, PrefilledPrompt
+from roll_core.inference.decoder import Compaction, Decoder, Features, PrefilledPrompt
+from roll_core.training.vision import next_offset, positions, reads_images
 
 ATTENTION_KINDS = {"full_attention", "sliding_attention", "chunked_attention"}
 """Kinds of layers whose whole state is the keys and values of every token."""
@@ -41,6 +42,7 @@ class TransformersDecoder(Decoder):
         self.vocab_size = int(config.get_text_config().vocab_size)
         self.device = next(model.parameters()).device
         accepted = inspect.signature(self.model.forward).parameters
+        self.reads_images = reads_images(config)
         self.takes_positions = "position_ids" in accepted
         self.options = {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
         self.clear()
@@ -49,6 +51,7 @@ class TransformersDecoder(Decoder):
         """Forget every row."""
         self.cache = DynamicCache()
         self.padding: list[int] = []
+        self.offsets: list[int] = []
         self.width = 0
         self._batch_changed()
 
@@ -60,7 +63,9 @@ class TransformersDecoder(Decoder):
         self._positions: torch.Tensor | None = None
         self._is_present: torch.Tensor | None = None
 
-    def prefill(self, prompts: Sequence[Sequence[int]]) -> list[PrefilledPrompt]:
+    def prefill(
+        self, prompts: Sequence[Sequence[int]], images: Sequence[Features | None] = ()
+    ) -> list[PrefilledPrompt]:
         """Read prompts padded on the left, as `generate` does."""
         width = max(map(len, prompts))
         pads = [width - len(prompt) for prompt in prompts]
@@ -68,19 +73,32 @@ class TransformersDecoder(Decoder):
         columns, pad_U1 = torch.arange(width, device=self.device), torch.tensor(pads, device=self.device)[:, None]
         cache = DynamicCache()
         present = (columns >= pad_U1).long() if any(pads) else None
-        logits_UV = self._forward(ids_UP, present, (columns - pad_U1).clamp_(min=0), cache)
+        given = [one for one in images if one is not None]
+        pixels = {name: torch.cat([one[name] for one in given]) for name in given[0]} if given else {}
+        offsets = [0] * len(prompts)
+        if pixels:
+            where = positions(self.model.config, ids_UP, present, pixels)
+            offsets = [next_offset(where[:, row, pad:]) for row, pad in enumerate(pads)]
+        else:
+            where = (columns - pad_U1).clamp_(min=0)
+        logits_UV = self._forward(ids_UP, present, where, cache, pixels)
         layers = [tensor for pair in _layers(cache) for tensor in pair]
         return [
-            PrefilledPrompt(logits_UV[row], [layer[row, :, pad:] for layer in layers], width - pad)
+            PrefilledPrompt(logits_UV[row], [layer[row, :, pad:] for layer in layers], width - pad, offsets[row])
             for row, pad in enumerate(pads)
         ]
 
     def _forward(
-        self, ids: torch.Tensor, present: torch.Tensor | None, positions: torch.Tensor, cache: DynamicCache
+        self,
+        ids: torch.Tensor,
+        present: torch.Tensor | None,
+        where: torch.Tensor,
+        cache: DynamicCache,
+        pixels: Features,
     ) -> torch.Tensor:
-        options: dict[str, Any] = dict(self.options)
+        options: dict[str, Any] = {**self.options, **pixels}
         if self.takes_positions:
-            options["position_ids"] = positions
+            options["position_ids"] = where
         outputs = self.model(input_ids=ids, attention_mask=present, past_key_values=cache, use_cache=True, **options)
         logits: torch.Tensor = outputs.logits[:, -1]
         return logits
@@ -103,6 +121,7 @@ class TransformersDecoder(Decoder):
         self.cache = _cache_of(merged)
         self.padding = [pad + width - old_width for pad in self.padding]
         self.padding += [width - prompt.num_tokens for prompt in prompts]
+        self.offsets += [prompt.offset for prompt in prompts]
         self.width = width
         self._batch_changed()
 
@@ -110,13 +129,13 @@ class TransformersDecoder(Decoder):
         """One token for every row."""
         if self._positions is None:
             pads = torch.tensor(self.padding, device=self.device)[:, None]
-            self._positions = self.width - pads
+            self._positions = self.width - pads + torch.tensor(self.offsets, device=self.device)[:, None]
             if any(self.padding):
                 self._is_present = (torch.arange(self.width, device=self.device) >= pads).long()
         if self._is_present is not None:
             newest = self._is_present.new_ones(len(self.padding), 1)
             self._is_present = torch.cat([self._is_present, newest], dim=1)
-        logits_NV = self._forward(tokens_N[:, None], self._is_present, self._positions, self.cache)
+        logits_NV = self._forward(tokens_N[:, None], self._is_present, self._positions, self.cache, {})
         self._positions = self._positions + 1
         self.width += 1
         return logits_NV
@@ -125,6 +144,7 @@ class TransformersDecoder(Decoder):
         """Select the rows that stay, and cut columns that none of them uses."""
         order = compaction.order()
         self.padding = [self.padding[row] for row in order]
+        self.offsets = [self.offsets[row] for row in order]
         if not order:
             self.clear()
             return

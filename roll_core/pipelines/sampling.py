@@ -8,7 +8,9 @@ from roll_core.config.schema import GeneratingArgs
 from roll_core.inference import SamplingParams
 
 
-def sampling_params(arguments: GeneratingArgs, stop_token_ids: Sequence[int]) -> SamplingParams:
+def sampling_params(
+    arguments: GeneratingArgs, stop_token_ids: Sequence[int], excluded_token_ids: Sequence[int] = ()
+) -> SamplingParams:
     """`generating_args` for an engine; without `do_sample`, greedy."""
     assert arguments.max_new_tokens is not None, "the config fills it in"
     return SamplingParams(
@@ -19,6 +21,7 @@ def sampling_params(arguments: GeneratingArgs, stop_token_ids: Sequence[int]) ->
         repetition_penalty=arguments.repetition_penalty,
         stop=tuple(arguments.stop_strings or ()),
         stop_token_ids=tuple(stop_token_ids),
+        excluded_token_ids=tuple(excluded_token_ids),
     )
 
 

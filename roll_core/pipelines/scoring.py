@@ -9,7 +9,7 @@ from roll_core.cluster.group import WorkerGroup
 from roll_core.data import DataProto
 from roll_core.pipelines.delivery import Delivered, Delivery
 from roll_core.pipelines.minibatches import Rows, deal, undeal
-from roll_core.pipelines.update import SENT
+from roll_core.pipelines.update import sent
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,16 @@ class Scoring:
 
     def __call__(self, batch: DataProto, temperature: float, *, by_actor: bool) -> DataProto:
         """The batch with old_log_probs, ref_log_probs and values, float32 [B, R], each where a role makes it."""
-        sent = batch.select(SENT)
-        whole = self.delivery.whole(sent) if by_actor or self.reference is not None or self.critic is not None else sent
+        needed = batch.select(sent(batch))
+        is_scored = by_actor or self.reference is not None or self.critic is not None
+        whole = self.delivery.whole(needed) if is_scored else needed
         jobs = []
         if by_actor:
-            jobs.append(self._start("old_log_probs", "log_probs", self.actor, sent, whole, temperature, False))
+            jobs.append(self._start("old_log_probs", "log_probs", self.actor, needed, whole, temperature, False))
         if self.reference is not None:
-            jobs.append(self._start("ref_log_probs", "log_probs", self.reference, sent, whole, temperature, False))
+            jobs.append(self._start("ref_log_probs", "log_probs", self.reference, needed, whole, temperature, False))
         if self.critic is not None:
-            jobs.append(self._start("values", "values", self.critic, sent, whole))
+            jobs.append(self._start("values", "values", self.critic, needed, whole))
         results = iter(self.waiter.wait([call for job in jobs for call in job.calls]))
         columns = {job.name: undeal([next(results) for _ in job.calls], job.rows)[job.source] for job in jobs}
         return batch.with_columns(**columns)

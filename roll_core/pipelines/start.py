@@ -222,7 +222,8 @@ def _collector(config: RLVRConfig, inputs: Inputs, scheduler: Any) -> Any:
     from roll_core.rollout.collector import Collector, QueryFilters
     from roll_core.rollout.flow import RolloutFlow
 
-    params = sampling_params(config.actor_infer.generating_args or GeneratingArgs(), inputs.stop_token_ids)
+    arguments = config.actor_infer.generating_args or GeneratingArgs()
+    params = sampling_params(arguments, inputs.stop_token_ids, inputs.excluded_token_ids)
     number = config.num_return_sequences_in_group
     if config.async_generation_ratio == 0:
         return Collector(scheduler, inputs.dataset, inputs.sampler, config.rewards, number, params)
@@ -239,5 +240,5 @@ def _validation(config: RLVRConfig, inputs: Inputs, scheduler: Any) -> Any:
     if config.validation is None or inputs.held_out is None:
         return None
     arguments = config.validation.generating_args or GeneratingArgs()
-    params = sampling_params(arguments, inputs.stop_token_ids)
+    params = sampling_params(arguments, inputs.stop_token_ids, inputs.excluded_token_ids)
     return Validation(scheduler, inputs.held_out, arguments.num_return_sequences or 1, params)

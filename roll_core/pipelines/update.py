@@ -12,12 +12,18 @@ from roll_core.cluster.calls import Waiter
 from roll_core.cluster.group import WorkerGroup
 from roll_core.config.schema import PPOConfig, WorkerConfig
 from roll_core.data import DataProto
+from roll_core.data.vision import PREFIX
 from roll_core.pipelines.common_shaping import correction_config
 from roll_core.pipelines.delivery import Delivery
 from roll_core.pipelines.minibatches import Rows, deal, mini_batches
 
 SENT = ("prompts", "prompt_lengths", "responses", "response_lengths", "response_mask")
 """Columns every trainer needs; a loss adds its own."""
+
+
+def sent(batch: DataProto) -> list[str]:
+    """`SENT`, and what a model reads of the rows' images where they have some."""
+    return [*SENT, *(name for name in batch.columns if name.startswith(PREFIX))]
 
 
 class PolicyUpdate:
@@ -30,7 +36,7 @@ class PolicyUpdate:
     def __call__(self, batch: DataProto, step: int) -> dict[str, float]:
         """Metrics averaged over the optimiser steps; `train/loss`, `train/lr` are the names users watch."""
         config, history = self.config, []
-        whole = self.delivery.whole(batch.select(SENT))
+        whole = self.delivery.whole(batch.select(sent(batch)))
         rows_each = rows_per_mini_batch(config.actor_train)
         for rows in mini_batches(len(batch), rows_each, config.ppo_epochs, seed=config.seed + step):
             mini = self._weighted(batch.index(rows))
@@ -53,7 +59,7 @@ class PolicyUpdate:
             columns["kl_weight"] = token_weights(trained, mode, None, longest)
         if config.entropy_loss_coef:
             columns["entropy_weight"] = token_weights(mask, mode, None, longest)
-        kept = [name for name in (*SENT, "advantages", "scores", *self._optional(mini)) if name in mini]
+        kept = [name for name in (*sent(mini), "advantages", "scores", *self._optional(mini)) if name in mini]
         return mini.select(kept).with_columns(**columns)
 
     def _optional(self, mini: DataProto) -> list[str]:
@@ -85,11 +91,11 @@ class ValueUpdate:
     def __call__(self, batch: DataProto, step: int) -> dict[str, float]:
         """Metrics averaged over the optimiser steps, under critic/."""
         history = []
-        whole = self.delivery.whole(batch.select(SENT))
+        whole = self.delivery.whole(batch.select(sent(batch)))
         for rows in mini_batches(len(batch), rows_per_mini_batch(self.role), 1, seed=self.config.seed + step):
             mini = batch.index(rows)
             weights = token_weights(mini["final_response_mask"], "seq-mean-token-mean")
-            mini = mini.select([*SENT, "returns", "values"]).with_columns(loss_weight=weights)
+            mini = mini.select([*sent(mini), "returns", "values"]).with_columns(loss_weight=weights)
             delivered = self.delivery.part(whole, rows, mini)
             parts = self.delivery.shares(delivered, deal(mini, len(self.critic)))
             results = self.waiter.wait(self.critic.scatter("train_step", parts, self.loss))

@@ -9,7 +9,7 @@ from typing import Any
 from roll_core.data.prompts import Prompt
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.rewards import Score, Status
-from roll_core.rollout.sample import Sample, seed_of
+from roll_core.rollout.sample import Sample, images_of, seed_of
 
 
 @dataclass
@@ -55,6 +55,7 @@ class OpenPrompt:
     def requests(self, params: SamplingParams, run_seed: int) -> list[GenerationRequest]:
         """Requests for what is missing and not running; they count as running from here."""
         made = []
+        images = images_of(self.prompt)
         for position, answer in enumerate(self.answers):
             if answer.completion is not None or answer.is_running:
                 continue
@@ -67,6 +68,7 @@ class OpenPrompt:
                     params=replace(params, max_new_tokens=params.max_new_tokens - len(answer.token_ids)),
                     seed=seed,
                     group="" if answer.token_ids else f"async/{self.number}",
+                    images=images,
                 )
             )
         return made

@@ -11,6 +11,7 @@ import torch
 
 from roll_core.data import DataProto
 from roll_core.data.prompts import Prompt
+from roll_core.data.vision import PromptImages, columns_of
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.rewards import Score
 
@@ -46,10 +47,16 @@ def requests_for(
             params=params,
             seed=seed_of(run_seed, purpose, int(step), prompt.row.id, group, index),
             group=f"{label}/{group}",
+            images=images,
         )
-        for group, prompt in enumerate(prompts, start=first_group)
+        for group, (prompt, images) in enumerate(zip(prompts, map(images_of, prompts)), start=first_group)
         for index in range(num_samples)
     ]
+
+
+def images_of(prompt: Prompt) -> PromptImages | None:
+    """What an engine is given of a prompt's images."""
+    return None if prompt.pictures is None else prompt.pictures.for_engine(len(prompt.token_ids))
 
 
 def to_batch(samples: Sequence[Sample], pad_token_id: int, max_response_length: int) -> DataProto:
@@ -58,7 +65,8 @@ def to_batch(samples: Sequence[Sample], pad_token_id: int, max_response_length: 
     Columns: prompts [B, P] left-padded, responses [B, R] right-padded, their lengths [B], response_mask [B, R],
     infer_log_probs [B, R], scores [B], rewards [B], is_graded [B], is_clipped [B] (cut off at the length limit),
     group [B], difficulty [B] (NaN where the row has none); and as objects id, tag, domain, prompt_text,
-    response_text, status, reason.
+    response_text, status, reason. Where rows have images, further columns that begin with `image.` hold what the model
+    reads of them, an array per row.
     """
     prompts = [torch.tensor(sample.prompt.token_ids) for sample in samples]
     responses = [torch.tensor(sample.completion.token_ids, dtype=torch.int64) for sample in samples]
@@ -88,6 +96,7 @@ def to_batch(samples: Sequence[Sample], pad_token_id: int, max_response_length: 
             "response_text": [sample.text for sample in samples],
             "status": [sample.score.status.value for sample in samples],
             "reason": [sample.score.reason for sample in samples],
+            **columns_of([sample.prompt.pictures for sample in samples]),
         },
         {"max_response_length": max_response_length},
     )

@@ -113,5 +113,6 @@ class RolloutScheduler:
 
     def _reward_sample(self, prompt: Prompt, response: str) -> RewardSample:
         row = prompt.row
-        [rendered] = self.tokenizer.batch_decode([prompt.token_ids], skip_special_tokens=False)
+        ids = prompt.token_ids if prompt.pictures is None else prompt.pictures.short_ids
+        [rendered] = self.tokenizer.batch_decode([ids], skip_special_tokens=False)
         return RewardSample(row.id, rendered, response, row.ground_truth, row.tag, row.fields, row.prompt)

@@ -5,7 +5,9 @@ Shapes: b rows, w input columns, r response columns, V words in the vocabulary, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from roll_core.training.microbatch import ModelInput
 from roll_core.training.shared_prompts import has_shared_prompts, response_logits
+from roll_core.training.vision import positions, with_blank_row
 
 # Entries of the [N, V] table that are turned to float32 at a time. A 150k vocabulary at 4k tokens is 2.4 GB in
 # float32, several times over in backward; below this size one piece is fastest.
@@ -35,7 +38,7 @@ def token_scores(
     The vocabulary projection, the widest matrix of small models, runs at the response positions only. With
     `shares_prompts` a prompt that several rows have is read once for all of them.
     """
-    if shares_prompts and has_shared_prompts(given):
+    if shares_prompts and given.images is None and has_shared_prompts(given):
         logits_BRV = response_logits(model, given)
     else:
         logits_BRV = _outputs(model, given, logits_to_keep=given.targets.shape[1])
@@ -47,22 +50,52 @@ def token_scores(
 
 
 def token_values(model: nn.Module, given: ModelInput) -> torch.Tensor:
-    """The critic's value of the state before each response token: float32 [b, r], 0 at padding."""
-    values_BW1 = _outputs(model, given)
+    """The critic's value of the state before each response token: float32 [b, r], 0 at padding.
+
+    Critics read text alone: the tokens of an image, and not what is on it.
+    """
+    values_BW1 = _outputs(model, replace(given, images=None))
     return _zero_padding(values_BW1[:, -given.targets.shape[1] :, 0].float(), given)
 
 
-def _outputs(model: nn.Module, given: ModelInput, **options: int) -> torch.Tensor:
+def _outputs(model: Any, given: ModelInput, **options: int) -> torch.Tensor:
+    if given.blank is not None:
+        return _beside_blank(model, given, given.blank, options)
+    where = given.position_ids
+    if given.images is not None:
+        where = positions(model.config, given.input_ids, given.attention_mask, given.images)
     outputs = model(
         input_ids=given.input_ids,
         attention_mask=given.attention_mask,
-        position_ids=given.position_ids,
+        position_ids=where,
         use_cache=False,
         **options,
+        **(given.images or {}),
     )
     logits = outputs.logits
     assert isinstance(logits, torch.Tensor)
     return logits
+
+
+def _beside_blank(
+    model: Any, given: ModelInput, blank: Mapping[str, torch.Tensor], options: Mapping[str, int]
+) -> torch.Tensor:
+    """Outputs of rows without images, read together with a row of nothing but a blank one.
+
+    Weights that are split over ranks are gathered, and their gradients summed, by all ranks at the same time: what
+    reads images must run on each. Its output is added to the others' times zero, so that backward comes by too.
+    """
+    ids, mask = with_blank_row(model.config, given.input_ids, given.attention_mask)
+    outputs = model(
+        input_ids=ids,
+        attention_mask=mask,
+        position_ids=positions(model.config, ids, mask, blank),
+        use_cache=False,
+        **options,
+        **blank,
+    )
+    logits: torch.Tensor = outputs.logits
+    return logits[:-1] + 0.0 * logits[-1, -1].sum()
 
 
 def _zero_padding(per_token: torch.Tensor, given: ModelInput) -> torch.Tensor:

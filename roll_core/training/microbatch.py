@@ -9,12 +9,14 @@ those of one micro-batch; w = p + r - 1 is the width of the model's input.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
+
+from roll_core.data.vision import PREFIX
 
 if TYPE_CHECKING:
     from roll_core.config.schema import WorkerConfig
@@ -96,7 +98,9 @@ class ModelInput:
 
     `input_ids` [b, w]; `attention_mask` and `position_ids` [b, w], both None where no row is padded, which lets
     attention take its faster causal path; `targets` [b, r] the response tokens; `attended` [b, r] marks the real
-    ones, None where all are. `prompt_of_row` [b]: which of the different prompts of these rows each has.
+    ones, None where all are. `prompt_of_row` [b]: which of the different prompts of these rows each has. `images` are
+    those of all rows in order, by the model's own names; None where no row has any. `blank` is an image of no row,
+    which the model must read all the same.
     """
 
     rows: list[int]
@@ -106,6 +110,8 @@ class ModelInput:
     targets: torch.Tensor
     attended: torch.Tensor | None
     prompt_of_row: torch.Tensor | None = None
+    images: Mapping[str, torch.Tensor] | None = None
+    blank: Mapping[str, torch.Tensor] | None = None
 
 
 class Rows:
@@ -158,7 +164,19 @@ class Rows:
         if ragged_responses:
             attended = (torch.arange(response) < torch.tensor(response_lengths)[:, None]).to(device)
         which = torch.tensor(_numbered([self.prompt_keys[row] for row in rows]), device=device)
-        return ModelInput(rows, input_ids.to(device), mask, positions, responses.to(device), attended, which)
+        images = self.images(rows, device)
+        return ModelInput(rows, input_ids.to(device), mask, positions, responses.to(device), attended, which, images)
+
+    def images(self, rows: list[int], device: torch.device) -> dict[str, torch.Tensor] | None:
+        """What the model reads of the images of some rows, one row's after another's; None where they have none."""
+        columns = {name: column for name, column in self.batch.non_tensor_batch.items() if name.startswith(PREFIX)}
+        picked = {
+            name.removeprefix(PREFIX): torch.cat([torch.as_tensor(column[row]) for row in rows])
+            for name, column in columns.items()
+        }
+        if not any(len(tensor) for tensor in picked.values()):
+            return None
+        return {name: tensor.to(device) for name, tensor in picked.items()}
 
     def columns(self, rows: list[int], device: torch.device) -> dict[str, torch.Tensor]:
         """The batch's other tensors for some rows; a column of R entries per row is trimmed like the responses."""

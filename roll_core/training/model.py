@@ -11,6 +11,7 @@ from torch import nn
 
 from roll_core.errors import ConfigError, Problem
 from roll_core.training.model_args import attention_of, is_critic
+from roll_core.training.vision import language_model_class, reads_images
 
 if TYPE_CHECKING:
     from roll_core.config.schema import WorkerConfig
@@ -35,6 +36,10 @@ def read_config(role: WorkerConfig, platform: Platform) -> Any:
     if unknown:
         rule = f"{type(config).__name__} has no key '{unknown[0]}'"
         raise ConfigError([Problem("model_args.model_config_kwargs", rule, changes)])
+    if is_critic(role) and reads_images(config):
+        rule = "critics read text alone, and the model reads images too"
+        hint = "a critic's folder of a language model, or an adv_estimator without critic, such as grpo"
+        raise ConfigError([Problem("model_args.model_name_or_path", rule, role.model_args.model_name_or_path, hint)])
     if is_critic(role):
         # transformers puts a dropout of 0.1 in front of the head where the configuration names none, and a
         # value that changes from one reading to the next is no baseline.
@@ -52,7 +57,7 @@ def load(role: WorkerConfig, config: Any, dtype: torch.dtype) -> nn.Module:
     # A bar per tensor file in each worker's log says nothing that the log's own lines do not.
     logging.disable_progress_bar()
     folder = role.model_args.model_name_or_path
-    model = _auto_class(role).from_pretrained(
+    model = _auto_class(role, config).from_pretrained(
         folder, config=config, dtype=dtype, attn_implementation=config._attn_implementation
     )
     assert isinstance(model, nn.Module)
@@ -62,15 +67,17 @@ def load(role: WorkerConfig, config: Any, dtype: torch.dtype) -> nn.Module:
 def outline(role: WorkerConfig, config: Any, dtype: torch.dtype) -> nn.Module:
     """The model's modules without any memory for weights."""
     with torch.device("meta"):
-        model = _auto_class(role).from_config(config, dtype=dtype, attn_implementation=config._attn_implementation)
+        model = _auto_class(role, config).from_config(
+            config, dtype=dtype, attn_implementation=config._attn_implementation
+        )
     assert isinstance(model, nn.Module)
     return model
 
 
-def _auto_class(role: WorkerConfig) -> Any:
-    from transformers import AutoModelForCausalLM, AutoModelForTokenClassification
+def _auto_class(role: WorkerConfig, config: Any) -> Any:
+    from transformers import AutoModelForTokenClassification
 
-    return AutoModelForTokenClassification if is_critic(role) else AutoModelForCausalLM
+    return AutoModelForTokenClassification if is_critic(role) else language_model_class(config)
 
 
 def freeze(model: nn.Module, prefixes: str | None) -> None:

@@ -18,6 +18,7 @@ from roll_core.training.patches import apply_patches
 from roll_core.training.process_group import mesh
 from roll_core.training.shard import fill, reshard, shard, sharded_units
 from roll_core.training.shared_prompts import why_not_shared
+from roll_core.training.vision import blank_image, reads_images
 
 if TYPE_CHECKING:
     from roll_core.config.schema import WorkerConfig
@@ -59,6 +60,9 @@ class ShardedModel:
             self._shard(platform, context)
         else:
             self.module.to(self.device)
+        # Likewise of what reads images, which ranks whose rows have none would leave out.
+        needs_image = self.is_sharded and reads_images(model_config)
+        self.blank = blank_image(model_config, self.device) if needs_image else None
         # Sharded, ranks would gather weights for different numbers of passes.
         against = "the model is sharded" if self.is_sharded else why_not_shared(self.module, self.device)
         self.shares_prompts = against is None

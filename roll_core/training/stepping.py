@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -48,7 +49,7 @@ def add_gradients(model: ShardedModel, batch: DataProto, loss: TokenLoss, cut: C
 def _share(
     model: ShardedModel, rows: Rows, part: list[int], loss: TokenLoss, cut: Cut
 ) -> tuple[torch.Tensor, dict[str, Tally]]:
-    given = rows.model_input(part, model.device, cut.width_multiple)
+    given = _complete(rows.model_input(part, model.device, cut.width_multiple), model)
     columns = rows.columns(part, model.device)
     mask = columns["response_mask"].bool()
     if loss.needs_values:
@@ -64,10 +65,15 @@ def _share(
     return loss(MicroBatch(mask, columns, log_probs=scores.log_probs, entropy=scores.entropy))
 
 
+def _complete(given: ModelInput, model: ShardedModel) -> ModelInput:
+    """With a blank image, where the model must read one and the rows have none."""
+    return given if model.blank is None or given.images is not None else replace(given, blank=model.blank)
+
+
 def _nothing(model: ShardedModel, with_values: bool) -> torch.Tensor:
     """A share of 0 from one pass over two made-up tokens."""
     token = torch.zeros(1, 1, dtype=torch.long, device=model.device)
-    given = ModelInput([0], token, None, None, token, None)
+    given = _complete(ModelInput([0], token, None, None, token, None), model)
     if with_values:
         return token_values(model.module, given).sum() * 0.0
     return token_scores(model.module, given, temperature=1.0, entropy=False).log_probs.sum() * 0.0
@@ -88,11 +94,11 @@ def score(
     results: list[tuple[list[int], Sequence[torch.Tensor]]] = []
     for number in range(largest(len(parts))):
         if number < len(parts):
-            given = rows.model_input(parts[number], model.device, cut.width_multiple)
+            given = _complete(rows.model_input(parts[number], model.device, cut.width_multiple), model)
             results.append((parts[number], run(given)))
         else:
             token = torch.zeros(1, 1, dtype=torch.long, device=model.device)
-            run(ModelInput([0], token, None, None, token, None))
+            run(_complete(ModelInput([0], token, None, None, token, None), model))
     model.reshard()
     num_columns = batch["responses"].shape[1]
     return DataProto(

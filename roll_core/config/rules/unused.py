@@ -54,12 +54,14 @@ TRAINING = {
 DATA = {
     "preprocessing_num_workers": "prompts are tokenised by one process",
     "response": "answers of data files are not read; what is graded against is ground_truth",
-    "image_max_pixels": "rows have no images",
-    "image_min_pixels": "rows have no images",
     "video_max_pixels": "rows have no videos",
     "video_min_pixels": "rows have no videos",
     "video_fps": "rows have no videos",
     "video_maxlen": "rows have no videos",
+}
+IMAGES = {
+    "image_max_pixels": "data_args.image names no column of images",
+    "image_min_pixels": "data_args.image names no column of images",
 }
 SAMPLING = {
     "max_length": "responses end at max_new_tokens",
@@ -118,6 +120,8 @@ def _role(config: RLVRConfig, path: str, role: WorkerConfig) -> Iterator[str]:
         yield f"{path}.generating_args: has no effect; this role does not generate"
     if path in ("actor_train", "validation"):
         yield from _written(role.data_args, f"{path}.data_args", DATA)
+        if role.data_args is not None and role.data_args.image is None:
+            yield from _written(role.data_args, f"{path}.data_args", IMAGES)
     elif is_judge:
         if role.data_args is not None and role.data_args.model_fields_set - {"template"}:
             yield f"{path}.data_args: has no effect beside template; a judge is asked about the rows of the run"
