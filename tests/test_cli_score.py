@@ -74,7 +74,12 @@ def test_bad_rows_are_reported_with_file_and_line_and_the_rest_is_scored(tmp_pat
     with file.open("ab") as more:
         more.write(b'{"response": "\xff"}\n')
     done = roll_score("--reward", "math_rule", file)
-    assert len(done.stdout.splitlines()) == 1
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(line["id"], line["status"]) for line in lines] == [
+        ("1", "ok"),
+        *((number, "unusable") for number in ("2", "4", "5", "6", "7", "8")),
+    ]
+    assert lines[2] == {"id": "4", "score": 0.0, "status": "unusable", "reason": "not a JSON object but list"}
     problems = done.stderr.splitlines()
     assert problems[0].startswith(f"{file}:2: not JSON: ")
     assert problems[1:4] == [

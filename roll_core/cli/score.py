@@ -5,17 +5,27 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from roll_core.rewards.base import RewardSample, Score
+    from roll_core.rewards.base import RewardSample
     from roll_core.rewards.pool import RewardPool
 
 _ROWS_AT_ONCE = 512
 _COLUMNS = ("id", "prompt", "response", "ground_truth", "tag")
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """A row that is no sample: the number of its line, where it is, and why."""
+
+    id: str
+    where: str
+    problem: str
 
 
 def register(app: typer.Typer) -> None:
@@ -35,6 +45,8 @@ def score(
     option: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of the reward.")] = None,
 ) -> None:
     """Print {"id", "score", "status", "reason"} for each row, as JSON lines; a summary goes to stderr.
+
+    A row that cannot be read has status "unusable", and the number of its line for an id.
 
     Exits 0 when every row has a verdict, right or wrong; 1 when rows were unusable or had none; 2 when nothing could
     be scored because of the file, the reward or its options.
@@ -86,8 +98,8 @@ def _options(pairs: list[str]) -> dict[str, Any]:
 
 def _score_file(file: Path, pool: RewardPool) -> Counter[str]:
     tally: Counter[str] = Counter()
-    batch: list[RewardSample] = []
-    for sample in _read_samples(file, tally):
+    batch: list[RewardSample | Unusable] = []
+    for sample in _read_samples(file):
         batch.append(sample)
         if len(batch) == _ROWS_AT_ONCE:
             _score_batch(batch, pool, tally)
@@ -96,22 +108,30 @@ def _score_file(file: Path, pool: RewardPool) -> Counter[str]:
     return tally
 
 
-def _score_batch(samples: list[RewardSample], pool: RewardPool, tally: Counter[str]) -> None:
-    for sample, one in zip(samples, pool.score_many(samples), strict=True):
-        print(_as_line(sample, one))
+def _score_batch(rows: list[RewardSample | Unusable], pool: RewardPool, tally: Counter[str]) -> None:
+    """One line for each row, in their order."""
+    scores = iter(pool.score_many([row for row in rows if not isinstance(row, Unusable)]))
+    for row in rows:
+        if isinstance(row, Unusable):
+            print(f"{row.where}: {row.problem}", file=sys.stderr)
+            print(_as_line(row.id, 0.0, "unusable", row.problem))
+            tally["unusable"] += 1
+            continue
+        one = next(scores)
+        print(_as_line(row.id, one.score, one.status.value, one.reason))
         tally[one.status.value] += 1
         tally["right"] += one.score == 1.0
     sys.stdout.flush()
 
 
-def _as_line(sample: RewardSample, one: Score) -> str:
+def _as_line(row_id: str, score: float, status: str, reason: str) -> str:
     import json
 
-    return json.dumps({"id": sample.id, "score": one.score, "status": one.status.value, "reason": one.reason})
+    return json.dumps({"id": row_id, "score": score, "status": status, "reason": reason})
 
 
-def _read_samples(file: Path, tally: Counter[str]) -> Iterator[RewardSample]:
-    """The usable rows; the others are reported where they stand and counted as `unusable`."""
+def _read_samples(file: Path) -> Iterator[RewardSample | Unusable]:
+    """All rows; those that are no sample with what is wrong with them."""
     with file.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
@@ -119,8 +139,7 @@ def _read_samples(file: Path, tally: Counter[str]) -> Iterator[RewardSample]:
             try:
                 yield _read_sample(line.removeprefix(b"\xef\xbb\xbf"), number)
             except ValueError as error:
-                print(f"{file}:{number}: {error}", file=sys.stderr)
-                tally["unusable"] += 1
+                yield Unusable(str(number), f"{file}:{number}", str(error))
 
 
 def _read_sample(line: bytes, number: int) -> RewardSample:

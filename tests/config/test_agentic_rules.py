@@ -104,6 +104,14 @@ def test_keys_that_change_nothing_are_told() -> None:
     assert "eval_steps: has no effect without a section val_env_manager" in said
 
 
+def test_data_files_of_a_run_in_environments_are_told_to_have_no_effect() -> None:
+    train = config().actor_train.model_dump(exclude_unset=True)
+    said = notices_of(config(actor_train=train | {"data_args": {"template": "chatml", "file_name": ["train.jsonl"]}}))
+    assert said == [
+        "actor_train.data_args.file_name: has no effect; an episode begins in its environment, not in a data file"
+    ]
+
+
 def test_sampling_is_completed_by_what_one_turn_may_have() -> None:
     sampling = config().actor_infer.generating_args
     assert sampling is not None

@@ -67,6 +67,8 @@ def notices(config: AgenticConfig) -> Iterator[str]:
     for path, role in config.roles().items():
         if "num_train_epochs" in role.training_args.model_fields_set:
             yield f"{path}.training_args.num_train_epochs: has no effect; max_steps counts the steps of the pipeline"
+        for key in sorted(role.data_args.model_fields_set - {"template"}) if role.data_args is not None else ():
+            yield f"{path}.data_args.{key}: has no effect; an episode begins in its environment, not in a data file"
 
 
 def _manager(config: AgenticConfig, name: str, manager: EnvManagerConfig, batch_size: int) -> Iterator[Problem]:
