@@ -20,7 +20,7 @@ from roll_core.data import DataProto
 from roll_core.inference import Completion, GenerationRequest
 from roll_core.inference.hf import HfInferStrategy
 from roll_core.pipelines.sampling import sampling_params
-from roll_core.pipelines.update import policy_loss
+from roll_core.pipelines.weighting import policy_loss
 from roll_core.platforms.cpu import CpuPlatform
 from roll_core.training import TrainPlan
 from roll_core.training.fsdp2 import Fsdp2Strategy

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from roll_core.data import DataProto
+    from roll_core.data.answers import RowStore
     from roll_core.data.remote_batch import BatchReader, RowRemoteBatch
     from roll_core.inference import Completion, GenerationRequest, SamplingParams
     from roll_core.rewards import RewardSample, Score
@@ -98,13 +99,26 @@ class TrainWorker(_Worker):
         valued: DataProto = self.strategy.values(self._read(batch))
         return valued
 
+    def put_scores(
+        self, batch: RowRemoteBatch, partition: str, column: str, method: str, *arguments: Any
+    ) -> RowRemoteBatch:
+        """What `log_probs` or `values` returns, put as a further column of the rows, and a reference to it."""
+        from roll_core.data import DataProto
+        from roll_core.data.remote_batch import put_batch
+
+        scored: DataProto = getattr(self, method)(batch, *arguments)
+        assert self.reader is not None, "references are sent to workers that have a transport"
+        renamed = DataProto({column: scored[method]})
+        return put_batch(self.reader.transport, renamed, partition=partition, like=batch)
+
     def _read(self, batch: DataProto | RowRemoteBatch) -> DataProto:
+        from roll_core.data.padding import padded
         from roll_core.data.remote_batch import RowRemoteBatch
 
         if not isinstance(batch, RowRemoteBatch):
             return batch
         assert self.reader is not None, "references are sent to workers that have a transport"
-        return self.reader.materialize(batch)
+        return padded(self.reader.materialize(batch))
 
     def describe_weights(self, bucket_bytes: int) -> WeightManifest | None:
         """The manifest of version 0, from rank 0; the other ranks take part in gathering."""
@@ -176,6 +190,9 @@ class InferWorker(_Worker):
         """Make the engine and load what it needs."""
         self.strategy = load_target(self.spec.strategy_target)(self.spec.role, self.platform, self.spec.context)
         self.strategy.start()
+        self._lock = threading.Lock()
+        self._transport: Transport | None = None
+        self._tokenizer: Any = None
         self.weight_group: Any = None
         self.weight_device: torch.device | None = None
         self.weight_memory: SharedMemory | None = None
@@ -201,6 +218,21 @@ class InferWorker(_Worker):
                 finished, sent = [], time.monotonic()
         if finished:
             yield finished
+
+    def generate_rows(
+        self, requests: Sequence[GenerationRequest], interval_s: float, store: RowStore, tokenizer: str
+    ) -> Iterator[list[Completion]]:
+        """As `generate`, but tokens, log-probabilities and texts go into the store, and references come back."""
+        from roll_core.data.answers import put_completions
+
+        with self._lock:
+            if self._transport is None:
+                self._transport, self._tokenizer = store.open(), load_tokenizer(tokenizer)
+        prompts = {request.request_id: request.prompt_ids for request in requests}
+        for finished in self.generate(requests, interval_s):
+            # Without special tokens, as a driver decodes what it is sent.
+            texts = self._tokenizer.batch_decode([one.token_ids for one in finished], skip_special_tokens=True)
+            yield put_completions(store, self._transport, finished, prompts, texts)
 
     def abort(self, request_ids: Sequence[str] | None) -> list[str]:
         """Stop requests; returns those that were running."""
@@ -234,7 +266,32 @@ class InferWorker(_Worker):
         self.strategy.stop()
 
 
-class RewardActor(_Worker):
+class _Grader(_Worker):
+    """A worker of a reward domain, which may be asked for scores of responses that are elsewhere."""
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        super().__init__(spec)
+        self._lock = threading.Lock()
+        self._reader: BatchReader | None = None
+
+    def compute_rewards(self, samples: Sequence[RewardSample]) -> tuple[list[Score], int]:
+        """One score per sample, and this process's id, which changes when the worker was restarted."""
+        raise NotImplementedError
+
+    def compute_rewards_of_rows(
+        self, samples: Sequence[RewardSample], rows: RowRemoteBatch, store: RowStore
+    ) -> tuple[list[Score], int]:
+        """As `compute_rewards`; the responses are read here, and nothing else of their rows."""
+        from roll_core.data.answers import TEXT_COLUMN
+        from roll_core.data.remote_batch import BatchReader
+
+        with self._lock:
+            reader = self._reader = self._reader or BatchReader(store.open())
+        texts = reader.materialize(rows, [TEXT_COLUMN])[TEXT_COLUMN]
+        return self.compute_rewards([replace(one, response=text) for one, text in zip(samples, texts)])
+
+
+class RewardActor(_Grader):
     """One worker of a reward domain. It has no state worth keeping, so Ray may start it again."""
 
     def __init__(self, spec: WorkerSpec, reward: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
@@ -257,7 +314,7 @@ class RewardActor(_Worker):
         self.worker.close()
 
 
-class JudgeActor(_Worker):
+class JudgeActor(_Grader):
     """A worker of a reward domain that is judged by an engine of this run, on devices of its own."""
 
     def __init__(
@@ -295,6 +352,13 @@ class JudgeActor(_Worker):
     def close(self) -> None:
         """End the engine."""
         self.judge.close()
+
+
+def load_tokenizer(path: str) -> Any:
+    """The tokenizer of a model's folder."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(path, local_files_only=True)
 
 
 def _join(

@@ -138,6 +138,10 @@ class DataProto:
             self.meta_info | other.meta_info,
         )
 
+    def with_meta_info(self, **facts: Any) -> DataProto:
+        """The same columns with further facts about the whole."""
+        return DataProto(self.batch, self.non_tensor_batch, {**self.meta_info, **facts})
+
     def with_columns(self, **columns: torch.Tensor | np.ndarray[Any, Any] | Sequence[Any]) -> DataProto:
         """This batch with columns added or replaced."""
         tensors = {name: column for name, column in columns.items() if isinstance(column, torch.Tensor)}

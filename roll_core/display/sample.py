@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 PROMPT_CHARACTERS = 200
 RESPONSE_CHARACTERS = 600
@@ -20,6 +20,14 @@ class Sample:
     tag: str = ""
     ground_truth: str = ""
     reason: str = ""
+    is_shortened: bool = False
+
+    def shortened(self) -> Sample:
+        """Only what `sample_lines` shows of its texts, which may be long, and on their way to a display."""
+        if self.is_shortened:
+            return self
+        prompt, response = _tail(self.prompt, PROMPT_CHARACTERS), _middle_out(self.response, RESPONSE_CHARACTERS)
+        return replace(self, prompt=prompt, response=response, is_shortened=True)
 
 
 def sample_lines(samples: Sequence[Sample]) -> list[str]:
@@ -31,8 +39,8 @@ def sample_lines(samples: Sequence[Sample]) -> list[str]:
         facts += [f"expected {_shown(sample.ground_truth, 80)}"] if sample.ground_truth else []
         facts += [_shown(sample.reason, 120)] if sample.reason else []
         lines.append(f"sample {number} of {len(samples)}: {', '.join(facts)}")
-        lines += _block("prompt", _tail(sample.prompt, PROMPT_CHARACTERS))
-        lines += _block("response", _middle_out(sample.response, RESPONSE_CHARACTERS))
+        short = sample.shortened()
+        lines += _block("prompt", short.prompt) + _block("response", short.response)
     return lines
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from roll_core.config.schema import AgenticConfig
 from roll_core.data import DataProto
-from roll_core.pipelines.reporting import Reporter, write_lines
+from roll_core.pipelines.reporting import Reporter
 from roll_core.pipelines.rlvr import Parts, RlvrPipeline
+from roll_core.pipelines.step_report import write_lines
 from roll_core.rollout.env_batch import episode_metrics, records, to_batch, validation_metrics
 from roll_core.rollout.env_collector import EnvCollector
 from roll_core.rollout.env_dialogue import Dialogue

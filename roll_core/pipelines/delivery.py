@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from roll_core.cluster.calls import Waiter
 from roll_core.cluster.group import WorkerGroup
 from roll_core.config.schema import PPOConfig
 from roll_core.data import DataProto
+from roll_core.data.answers import RowStore
 from roll_core.data.remote_batch import BatchReader, Lease, RowRemoteBatch
 from roll_core.errors import ConfigError, Problem, RollError
 from roll_core.pipelines.minibatches import Rows
@@ -88,12 +90,14 @@ class Delivery:
     """Brings rows to workers. Without a transport they are arguments of calls.
 
     With one, columns that every role reads are put once per step, and others once per mini-batch; a worker is sent
-    references, and reads the rows and fields that are its own. Everything is freed when the step ends.
+    references, and reads the rows and fields that are its own. Everything is freed when the step ends. Where workers
+    put a step's rows themselves, `store` says where, and the driver has references only.
     """
 
     def __init__(self, transport: Transport | None = None) -> None:
         self.transport = transport
         self._lease: Lease | None = None
+        self._client: bytes | None = None
         self._shared: tuple[DataProto, RowRemoteBatch] | None = None
 
     @contextmanager
@@ -107,6 +111,29 @@ class Delivery:
                 yield
             finally:
                 self._lease, self._shared = None, None
+
+    @property
+    def reaches_workers(self) -> bool:
+        """Whether workers can put rows themselves, so that a step's need not pass through the driver."""
+        return self.transport is not None and self.transport.reaches_workers
+
+    def store(self) -> RowStore:
+        """Where workers put rows of the step that has begun."""
+        assert self._lease is not None, "workers put rows within a step, which frees them"
+        if self._client is None:
+            self._client = pickle.dumps(self.transport)
+        return RowStore(self._client, self._lease.name)
+
+    def put(self, batch: DataProto, like: RowRemoteBatch) -> RowRemoteBatch:
+        """The rows with further columns, which the driver has and which are small."""
+        assert self._lease is not None, "rows are put within a step, which frees them"
+        return like.union(self._lease.put(batch, like=like))
+
+    def free(self, rows: RowRemoteBatch) -> None:
+        """Free rows that nobody will read any more."""
+        assert self.transport is not None
+        for block in rows.blocks:
+            self.transport.clear(block)
 
     def whole(self, batch: DataProto) -> Delivered:
         """The rows of a step, with the columns that several roles read."""
@@ -127,7 +154,7 @@ class Delivery:
     def shares(self, delivered: Delivered, shares: Sequence[Rows]) -> list[Delivered]:
         """Each rank's rows."""
         parts: list[Delivered] = [delivered.index(rows) for rows in shares]
-        if self.transport is None or self.transport.reaches_workers:
+        if self.transport is None or self.reaches_workers:
             return parts
         reader = BatchReader(self.transport)
         return [reader.materialize(part) if isinstance(part, RowRemoteBatch) else part for part in parts]

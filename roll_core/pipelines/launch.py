@@ -51,6 +51,16 @@ class Setting:
     notices: Sequence[str] = ()
     transport: TransportChoice | None = None
 
+    @property
+    def rolls_by_reference(self) -> bool:
+        """Whether engines put answers into the transport, so that a step's rows never pass through the driver.
+
+        Not where rollouts go on while others train: a checkpoint holds their unfinished answers.
+        """
+        reaches_workers = self.transport is not None and self.transport.transport_class.reaches_workers
+        is_in_turns = self.config.async_generation_ratio == 0
+        return reaches_workers and is_in_turns and isinstance(self.config, RLVRConfig)
+
 
 @dataclass
 class Crew:
@@ -61,6 +71,7 @@ class Crew:
     reference: WorkerGroup | None = None
     critic: WorkerGroup | None = None
     rewards: dict[str, WorkerGroup] = field(default_factory=dict)
+    shaping: WorkerGroup | None = None
 
     @property
     def trainers(self) -> list[WorkerGroup]:
@@ -70,7 +81,8 @@ class Crew:
     @property
     def groups(self) -> list[WorkerGroup]:
         """All of them."""
-        return [*self.trainers, self.actor_infer, *self.rewards.values()]
+        shaping = [self.shaping] if self.shaping is not None else []
+        return [*self.trainers, self.actor_infer, *self.rewards.values(), *shaping]
 
 
 def launch(setting: Setting, nodes: Sequence[Node], waiter: Waiter) -> Crew:
@@ -85,6 +97,7 @@ def launch(setting: Setting, nodes: Sequence[Node], waiter: Waiter) -> Crew:
         else None,
         critic=start.role("critic", config.critic, TrainWorker) if config.needs_critic and config.critic else None,
         rewards={domain: start.reward(domain, reward) for domain, reward in rewards.items()},
+        shaping=start.shaping(config) if isinstance(config, RLVRConfig) and setting.rolls_by_reference else None,
     )
     for group in crew.groups:
         waiter.watch(group)
@@ -184,6 +197,14 @@ class _Start:
             arguments=(spec, reward_options(domain, reward), settings),
             restartable=True,
         )
+
+    def shaping(self, config: RLVRConfig) -> WorkerGroup:
+        from roll_core.pipelines.shaping_worker import ShapingWorker
+
+        role = WorkerConfig()
+        specs = [self._spec("shaping", role, 0, 1, "")]
+        environment = role_environment(config, role, "shaping", self.setting.platform)
+        return WorkerGroup.launch(ShapingWorker, specs, [None], self.setting.platform, environment, arguments=(config,))
 
     def _spec(self, name: str, role: WorkerConfig, rank: int, world_size: int, strategy: str) -> WorkerSpec:
         config = self.setting.config

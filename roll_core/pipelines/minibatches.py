@@ -40,11 +40,6 @@ def shares(lengths: torch.Tensor, num_shares: int) -> list[Rows]:
     return [np.array(sorted(rows), dtype=np.int64) for rows in dealt]
 
 
-def deal(batch: DataProto, num_shares: int) -> list[Rows]:
-    """Which of the batch's rows each rank gets."""
-    return shares(batch["prompt_lengths"] + batch["response_lengths"], num_shares)
-
-
 def undeal(parts: Sequence[DataProto], rows: Sequence[Rows]) -> DataProto:
     """What the ranks made of their shares, back in the order of the batch."""
     return DataProto.concat(parts).index(np.argsort(np.concatenate(rows)))

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import functools
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from roll_core.config.schema import PPOConfig
 from roll_core.data import DataProto
 from roll_core.display import ConstantRewardAlarm, RunDisplay
-from roll_core.display import Sample as ShownSample
-from roll_core.errors import RollError
+from roll_core.pipelines.step_report import StepSummary, records, shown, shown_rows, summary_of, write_lines
 from roll_core.rollout.sample import Sample
 from roll_core.trackers import RunTrackers, Timers
-
-SHOWN_SAMPLES = 10
 
 
 class Reporter:
@@ -46,21 +42,25 @@ class Reporter:
         """Metrics of a moment that is no training step."""
         self.trackers.log(step, {**metrics, **self.timers.take(), "system/global_step": step})
 
-    def step(self, step: int, metrics: Mapping[str, float], batch: DataProto) -> None:
-        """A training step has ended."""
+    def step(self, step: int, metrics: Mapping[str, float], told: DataProto | StepSummary) -> None:
+        """A training step has ended. Of a batch that is here all is told; a worker that made a summary wrote files."""
+        summary = told
+        if isinstance(told, DataProto):
+            rows = shown_rows(self.config, len(told), step)
+            summary = summary_of(told, [shown(told, row) for row in rows])
+            if self.config.rollout_dump_dir:
+                path = Path(self.config.rollout_dump_dir) / f"step-{step:06d}.jsonl"
+                write_lines(path, records(told, self.text_of))
+        assert isinstance(summary, StepSummary)
         times = self.timers.take()
-        complete = {**metrics, **times, **self._rates(step, times, batch)}
+        complete = {**metrics, **times, **_rates(step, times, summary)}
         self.trackers.log(step, complete)
         self.display.step(step, complete)
-        if self.config.logging_steps and step % self.config.logging_steps == 0:
-            rows = range(0, len(batch), max(1, len(batch) // SHOWN_SAMPLES))
-            self.display.samples([_shown(batch, row) for row in rows[:SHOWN_SAMPLES]])
-        scores = batch["scores"]
-        warning = self.alarm.observe(float(scores.min()), float(scores.max()), float(batch["advantages"].abs().max()))
+        if summary.samples:
+            self.display.samples(summary.samples)
+        warning = self.alarm.observe(summary.lowest_score, summary.highest_score, summary.largest_advantage)
         if warning:
             self.display.notice(warning)
-        if self.config.rollout_dump_dir:
-            write_lines(Path(self.config.rollout_dump_dir) / f"step-{step:06d}.jsonl", records(batch, self.text_of))
 
     def saved(self, path: Path | None) -> None:
         """Where the newest checkpoint is."""
@@ -77,50 +77,16 @@ class Reporter:
         if self.config.rollout_dump_dir:
             write_lines(Path(self.config.rollout_dump_dir) / f"val-{step:06d}.jsonl", map(_record_of_sample, samples))
 
-    def _rates(self, step: int, times: Mapping[str, float], batch: DataProto) -> dict[str, float]:
-        tokens = float((batch["prompt_lengths"] + batch["response_lengths"]).sum())
-        generated = float(batch["response_lengths"].sum())
-        total, generating = times.get("time/step_total", 0.0), times.get("time/step_generate", 0.0)
-        return {
-            "system/global_step": step,
-            "system/batch_size": len(batch),
-            "system/samples": step * len(batch),
-            "system/tps": tokens / total if total else 0.0,
-            "system/actor_infer/response/tps": generated / generating if generating else 0.0,
-        }
 
-
-def _shown(batch: DataProto, row: int) -> ShownSample:
-    return ShownSample(
-        prompt=batch["prompt_text"][row],
-        response=batch["response_text"][row],
-        score=float(batch["scores"][row]),
-        tag=batch["tag"][row],
-        reason=batch["reason"][row],
-    )
-
-
-def records(batch: DataProto, text_of: Callable[[int], str]) -> Iterator[dict[str, Any]]:
-    """The rows of a step as JSON data; `advantages` are null at tokens that are not trained on."""
-    for row in range(len(batch)):
-        length = int(batch["response_lengths"][row])
-        advantages, trained = batch["advantages"][row, :length], batch["final_response_mask"][row, :length]
-        yield {
-            "id": batch["id"][row],
-            "tag": batch["tag"][row],
-            "domain": batch["domain"][row],
-            "group": int(batch["group"][row]),
-            "prompt": batch["prompt_text"][row],
-            "response": batch["response_text"][row],
-            "score": float(batch["scores"][row]),
-            "status": batch["status"][row],
-            "reason": batch["reason"][row],
-            "tokens": [text_of(token) for token in batch["responses"][row, :length].tolist()],
-            "advantages": [
-                float(f"{value:.6g}") if is_trained else None
-                for value, is_trained in zip(advantages.tolist(), trained.tolist())
-            ],
-        }
+def _rates(step: int, times: Mapping[str, float], summary: StepSummary) -> dict[str, float]:
+    total, generating = times.get("time/step_total", 0.0), times.get("time/step_generate", 0.0)
+    return {
+        "system/global_step": step,
+        "system/batch_size": summary.num_rows,
+        "system/samples": step * summary.num_rows,
+        "system/tps": summary.num_tokens / total if total else 0.0,
+        "system/actor_infer/response/tps": summary.num_generated / generating if generating else 0.0,
+    }
 
 
 def _record_of_sample(sample: Sample) -> dict[str, Any]:
@@ -136,21 +102,3 @@ def _record_of_sample(sample: Sample) -> dict[str, Any]:
         "status": score.status.value,
         "reason": score.reason,
     }
-
-
-def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write records as JSON lines.
-
-    Raises:
-        RollError: the file cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", encoding="utf-8", errors="backslashreplace") as file:
-            for record in records:
-                file.write(json.dumps(record, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise RollError(
-            f"rollout_dump_dir: {path} could not be written: {error.strerror or error}"
-            "\n  try: make room there, name another folder, or leave rollout_dump_dir out"
-        ) from error

@@ -6,14 +6,10 @@ starts or finds something is in `roll_core.pipelines.start`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import torch
-
-from roll_core.algorithms.metrics import group_metrics, length_metrics, score_metrics, token_metrics
 from roll_core.cluster.calls import Waiter
 from roll_core.config.schema import PPOConfig
 from roll_core.data import DataProto
@@ -21,12 +17,14 @@ from roll_core.pipelines.agentic_shaping import EpisodeShaper
 from roll_core.pipelines.delivery import Delivery
 from roll_core.pipelines.launch import Crew
 from roll_core.pipelines.recovery import Recovery
+from roll_core.pipelines.remote_rollout import RemoteRollout, remote_rollout
 from roll_core.pipelines.reporting import Reporter
 from roll_core.pipelines.sampling import training_temperature
 from roll_core.pipelines.scoring import Scoring
 from roll_core.pipelines.shaping import Shaper
+from roll_core.pipelines.shaping_worker import Shaped, ShapedRemotely, shape
 from roll_core.pipelines.turns import DeviceTurns
-from roll_core.pipelines.update import PolicyUpdate, ValueUpdate, is_empty, with_temperature
+from roll_core.pipelines.update import PolicyUpdate, ValueUpdate
 from roll_core.pipelines.validation import Validation
 from roll_core.rollout.sample import to_batch
 from roll_core.rollout.weight_update import WeightUpdate
@@ -103,32 +101,35 @@ class RlvrPipeline:
                 batch, metrics = self.rollout(step)
             with self.timers("time/old_log_probs"):
                 parts.turns.begin_training()
-                batch = with_temperature(batch, self.temperature)
+                batch = batch.with_meta_info(temperature=self.temperature)
                 batch = self.scoring(batch, self.temperature, by_actor=self.config.recomputes_old_log_probs)
             with self.timers("time/adv"):
-                batch, shaped = parts.shaper(batch)
-                metrics |= shaped | batch_metrics(batch, batch.meta_info["max_response_length"])
+                shaped = self.shape(batch, step)
+                metrics |= shaped.metrics
             parts.recovery.begin_training()
             with self.timers("time/step_train"):
-                metrics |= self.train(batch, step)
+                metrics |= self.train(shaped, step)
             parts.shaper.after_step(metrics, len(batch))
             parts.recovery.trained(step)
             try:
                 metrics |= self.validate(step) if self.is_validation_due(step) else {}
             except BaseException:
-                parts.reporter.step(step, metrics, batch)  # A step that is kept keeps its metrics.
+                parts.reporter.step(step, metrics, shaped.told)  # A step that is kept keeps its metrics.
                 raise
         metrics |= parts.delivery.metrics()
         # Recorded before it is saved: what a kill in between leaves too much, a resume cuts off again.
-        parts.reporter.step(step, metrics, batch)
+        parts.reporter.step(step, metrics, shaped.told)
         with self.timers("time/do_checkpoint/total"):
             parts.recovery.finish()
         parts.reporter.saved(parts.recovery.last_path)
 
-    def rollout(self, step: int) -> tuple[DataProto, dict[str, float]]:
-        """The rows that a step trains on, and metrics of how they came about."""
-        samples, metrics = self.parts.collector(step)
-        return to_batch(samples, self.parts.pad_token_id, self.config.response_window), metrics
+    def rollout(self, step: int) -> tuple[DataProto | RemoteRollout, dict[str, float]]:
+        """The rows that a step trains on, or a reference to them, and metrics of how they came about."""
+        parts = self.parts
+        samples, metrics = parts.collector(step)
+        if parts.crew.shaping is None:
+            return to_batch(samples, parts.pad_token_id, self.config.response_window), metrics
+        return remote_rollout(self.config, samples, parts.delivery, parts.pad_token_id, step), metrics
 
     def update_engines(self, version: int) -> None:
         """Engines get the weights after `version` steps, every `model_update_frequency` steps.
@@ -146,13 +147,25 @@ class RlvrPipeline:
                     self.parts.collector.weights_are(version)
             self.parts.turns.begin_generation()
 
-    def train(self, batch: DataProto, step: int) -> dict[str, float]:
+    def shape(self, batch: DataProto | RemoteRollout, step: int) -> Shaped:
+        """What training is given, and metrics; made here, or where the rows are read by reference."""
+        parts = self.parts
+        if isinstance(batch, DataProto):
+            return shape(parts.shaper, batch)
+        assert parts.crew.shaping is not None, "references are shaped by a worker"
+        arguments = (batch, parts.shaper.state_dict(), step, parts.delivery.store())
+        result: ShapedRemotely
+        [result] = parts.waiter.wait([parts.crew.shaping.submit_to(0, "shape", *arguments)])
+        parts.shaper.load_state_dict(result.state)
+        return result.shaped
+
+    def train(self, shaped: Shaped, step: int) -> dict[str, float]:
         """Optimiser steps of the critic, and of the actor once the critic has warmed up."""
-        if is_empty(batch):
+        if shaped.is_empty:
             return {}
-        metrics = self.value_update(batch, step) if self.value_update is not None else {}
+        metrics = self.value_update(shaped.critic, step) if self.value_update is not None else {}
         if step > self.config.critic_warmup:
-            metrics |= self.policy_update(batch, step)
+            metrics |= self.policy_update(shaped.actor, step)
         return metrics
 
     def is_validation_due(self, step: int) -> bool:
@@ -169,42 +182,3 @@ class RlvrPipeline:
                 metrics, samples = self.parts.validation(step)
         self.parts.reporter.validated(step, metrics, samples)
         return metrics
-
-
-def batch_metrics(batch: DataProto, max_response_length: int) -> dict[str, float]:
-    """The metrics of a step's batch over all rows, and again under <domain>/ where there is more than one."""
-    metrics = _metrics_of(batch, max_response_length)
-    domains = batch.group_by("domain")
-    if len(domains) > 1:
-        for domain, rows in domains.items():
-            metrics |= {f"{domain}/{name}": v for name, v in _metrics_of(rows, max_response_length).items()}
-    return metrics
-
-
-def _metrics_of(batch: DataProto, max_response_length: int) -> dict[str, float]:
-    scores = torch.where(batch["is_graded"], batch["scores"], torch.nan)
-    lengths, trained = batch["response_lengths"], batch["final_response_mask"]
-    row_advantages = torch.where(trained, batch["advantages"], 0).sum(-1) / trained.sum(-1).clamp(min=1)
-    return (
-        length_metrics(batch["prompt_lengths"], lengths, scores, max_response_length)
-        | score_metrics(scores, batch["response_level_rewards"])
-        | token_metrics(
-            trained,
-            scores,
-            token_rewards=batch["token_level_rewards"],
-            advantages=batch["advantages"],
-            raw_advantages=batch["raw_advantages"],
-            returns=batch["returns"],
-            values=batch.batch.get("values"),
-        )
-        | group_metrics(batch["group"], scores, lengths, row_advantages)
-        | _status_metrics(batch["status"])
-    )
-
-
-def _status_metrics(statuses: Sequence[str]) -> dict[str, float]:
-    count = max(1, len(statuses))
-    return {
-        f"reward_status/{name}": sum(status == name for status in statuses) / count
-        for name in ("could_not_grade", "timeout", "error")
-    }

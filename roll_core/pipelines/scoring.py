@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from roll_core.cluster.calls import Call, Waiter
 from roll_core.cluster.group import WorkerGroup
 from roll_core.data import DataProto
-from roll_core.pipelines.delivery import Delivered, Delivery
-from roll_core.pipelines.minibatches import Rows, deal, undeal
-from roll_core.pipelines.update import sent
+from roll_core.data.remote_batch import RowRemoteBatch
+from roll_core.pipelines.delivery import Delivery
+from roll_core.pipelines.minibatches import Rows, shares, undeal
+from roll_core.pipelines.remote_rollout import RemoteRollout
+from roll_core.pipelines.weighting import sent, tokens_of
+
+_Role = tuple[str, str, WorkerGroup, tuple[Any, ...]]
+"""The column a role makes, the method that makes it, its workers, and the method's further arguments."""
 
 
 @dataclass(frozen=True)
@@ -36,25 +45,43 @@ class Scoring:
         self.actor, self.reference, self.critic, self.waiter = actor, reference, critic, waiter
         self.delivery = delivery
 
-    def __call__(self, batch: DataProto, temperature: float, *, by_actor: bool) -> DataProto:
+    def __call__(
+        self, batch: DataProto | RemoteRollout, temperature: float, *, by_actor: bool
+    ) -> DataProto | RemoteRollout:
         """The batch with old_log_probs, ref_log_probs and values, float32 [B, R], each where a role makes it."""
-        needed = batch.select(sent(batch))
-        is_scored = by_actor or self.reference is not None or self.critic is not None
-        whole = self.delivery.whole(needed) if is_scored else needed
-        jobs = []
-        if by_actor:
-            jobs.append(self._start("old_log_probs", "log_probs", self.actor, needed, whole, temperature, False))
+        roles: list[_Role] = [("old_log_probs", "log_probs", self.actor, (temperature, False))] if by_actor else []
         if self.reference is not None:
-            jobs.append(self._start("ref_log_probs", "log_probs", self.reference, needed, whole, temperature, False))
+            roles.append(("ref_log_probs", "log_probs", self.reference, (temperature, False)))
         if self.critic is not None:
-            jobs.append(self._start("values", "values", self.critic, needed, whole))
-        results = iter(self.waiter.wait([call for job in jobs for call in job.calls]))
-        columns = {job.name: undeal([next(results) for _ in job.calls], job.rows)[job.source] for job in jobs}
-        return batch.with_columns(**columns)
+            roles.append(("values", "values", self.critic, ()))
+        if not roles:
+            return batch
+        if isinstance(batch, RemoteRollout):
+            return self._by_reference(batch, roles)
+        needed = batch.select(sent(batch.columns))
+        whole, lengths = self.delivery.whole(needed), tokens_of(needed)
+        jobs = []
+        for name, method, group, arguments in roles:
+            rows = shares(lengths, len(group))
+            parts = self.delivery.shares(whole, rows)
+            jobs.append(_Job(name, method, group.scatter(method, parts, *arguments), rows))
+        results = self._results(jobs)
+        return batch.with_columns(**{job.name: undeal(made, job.rows)[job.source] for job, made in results})
 
-    def _start(
-        self, name: str, method: str, group: WorkerGroup, batch: DataProto, whole: Delivered, *arguments: object
-    ) -> _Job:
-        rows = deal(batch, len(group))
-        parts = self.delivery.shares(whole, rows)
-        return _Job(name, method, group.scatter(method, parts, *arguments), rows)
+    def _by_reference(self, rollout: RemoteRollout, roles: Sequence[_Role]) -> RemoteRollout:
+        needed = rollout.rows.select(sent(rollout.rows.fields))
+        lengths, partition = tokens_of(rollout.facts), self.delivery.store().partition
+        jobs = []
+        for name, method, group, arguments in roles:
+            rows = shares(lengths, len(group))
+            parts = self.delivery.shares(needed, rows)
+            calls = group.scatter("put_scores", parts, partition, name, method, *arguments)
+            jobs.append(_Job(name, method, calls, rows))
+        found = rollout.rows
+        for job, made in self._results(jobs):
+            found = found.union(RowRemoteBatch.concat(made).index(np.argsort(np.concatenate(job.rows))))
+        return replace(rollout, rows=found)
+
+    def _results(self, jobs: Sequence[_Job]) -> list[tuple[_Job, list[Any]]]:
+        results = iter(self.waiter.wait([call for job in jobs for call in job.calls]))
+        return [(job, [next(results) for _ in job.calls]) for job in jobs]

@@ -136,7 +136,7 @@ def run_pipeline(setting: Setting, display: RunDisplay, recipe: Recipe[Prepared]
 
 def train_plans(config: PPOConfig) -> dict[str, TrainPlan]:
     """How many optimiser steps each trained role will take, for its schedule."""
-    from roll_core.pipelines.update import rows_per_mini_batch
+    from roll_core.pipelines.weighting import rows_per_mini_batch
 
     plans = {}
     for name, role, epochs in (("actor_train", config.actor_train, config.ppo_epochs), ("critic", config.critic, 1)):
@@ -207,7 +207,7 @@ def _assemble(config: RLVRConfig, started: Started, inputs: Inputs) -> RlvrPipel
     return RlvrPipeline(
         make_parts(
             started,
-            collector=_collector(config, inputs, scheduler),
+            collector=_collector(config, inputs, scheduler, started),
             shaper=Shaper(config),
             pad_token_id=inputs.pad_token_id,
             tokenizer=inputs.tokenizer,
@@ -216,7 +216,8 @@ def _assemble(config: RLVRConfig, started: Started, inputs: Inputs) -> RlvrPipel
     )
 
 
-def _collector(config: RLVRConfig, inputs: Inputs, scheduler: Any) -> Any:
+def _collector(config: RLVRConfig, inputs: Inputs, scheduler: Any, started: Started) -> Any:
+    from roll_core.pipelines.remote_rollout import AnswerShelf
     from roll_core.pipelines.sampling import sampling_params
     from roll_core.rollout.async_collector import AsyncCollector
     from roll_core.rollout.collector import Collector, QueryFilters
@@ -226,7 +227,10 @@ def _collector(config: RLVRConfig, inputs: Inputs, scheduler: Any) -> Any:
     params = sampling_params(arguments, inputs.stop_token_ids, inputs.excluded_token_ids)
     number = config.num_return_sequences_in_group
     if config.async_generation_ratio == 0:
-        return Collector(scheduler, inputs.dataset, inputs.sampler, config.rewards, number, params)
+        shelf = None
+        if started.setting.rolls_by_reference:
+            shelf = AnswerShelf(started.delivery, str(config.actor_train.model_args.model_name_or_path))
+        return Collector(scheduler, inputs.dataset, inputs.sampler, config.rewards, number, params, shelf)
     keeps = QueryFilters(config.rewards)
     flow = RolloutFlow(scheduler, inputs.dataset, inputs.sampler, keeps, number, params)
     extra = config.max_additional_running_prompts if config.is_use_additional_prompts else 0

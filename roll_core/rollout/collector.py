@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from roll_core.config.schema import RewardConfig
+from roll_core.data.answers import rows_of
 from roll_core.data.prompts import PromptDataset
+from roll_core.data.remote_batch import RowRemoteBatch
 from roll_core.data.sampler import PromptSampler
 from roll_core.errors import CheckpointError, RollError
 from roll_core.inference import SamplingParams
 from roll_core.rewards import Status
 from roll_core.rollout.filters import GroupFilter, group_filter
+from roll_core.rollout.routing import AnswerStore
 from roll_core.rollout.sample import Sample
 from roll_core.rollout.scheduler import RolloutScheduler
 
@@ -42,8 +45,18 @@ class QueryFilters:
         return bool(scores) and keep(scores, arguments) if len(group) > 1 else True
 
 
+class Shelf(Protocol):
+    """Where a step's answers are put, where they travel by reference."""
+
+    def answers(self) -> AnswerStore:
+        """Where the engines put those of the step that has begun."""
+
+    def free(self, rows: RowRemoteBatch) -> None:
+        """Nobody will train on these."""
+
+
 class Collector:
-    """Collects whole groups of samples until the batch is full."""
+    """Collects whole groups of samples until the batch is full. With a `shelf`, what is large of them stays there."""
 
     def __init__(
         self,
@@ -53,9 +66,10 @@ class Collector:
         rewards: Mapping[str, RewardConfig],
         num_samples: int,
         params: SamplingParams,
+        shelf: Shelf | None = None,
     ) -> None:
         self.scheduler, self.dataset, self.sampler = scheduler, dataset, sampler
-        self.num_samples, self.params = num_samples, params
+        self.num_samples, self.params, self.shelf = num_samples, params, shelf
         self.keeps = QueryFilters(rewards)
 
     def __call__(self, step: int) -> tuple[list[Sample], dict[str, float]]:
@@ -66,12 +80,13 @@ class Collector:
         """
         wanted = self.sampler.next_batch()
         batch_size, drawn, in_use = len(wanted), 0, set(wanted)
+        store = self.shelf.answers() if self.shelf is not None else None
         kept: list[Sample] = []
         dropped: list[list[Sample]] = []
         while wanted:
             prompts = [self.dataset[index] for index in wanted]
             samples = self.scheduler.generate(
-                prompts, self.num_samples, self.params, f"train/{step}", first_group=drawn
+                prompts, self.num_samples, self.params, f"train/{step}", first_group=drawn, store=store
             )
             drawn += len(wanted)
             missing: Counter[str] = Counter()
@@ -82,6 +97,8 @@ class Collector:
                 else:
                     dropped.append(group)
                     missing[group[0].prompt.domain] += 1
+            if self.shelf is not None and missing:
+                self._free(dropped[-missing.total() :])
             is_hopeless = len(dropped) == drawn and drawn * self.num_samples >= SURE_SAMPLES and _are_ungraded(dropped)
             if missing and (is_hopeless or drawn + missing.total() > DRAW_LIMIT * batch_size):
                 raise RollError(gave_up(dropped, drawn, batch_size))
@@ -93,6 +110,10 @@ class Collector:
         }
         metrics = {name: float(count) for name, count in counts.items()}
         return kept, metrics | self.scheduler.rewards.take_metrics()
+
+    def _free(self, groups: Sequence[Sequence[Sample]]) -> None:
+        assert self.shelf is not None
+        self.shelf.free(rows_of([sample.completion for group in groups for sample in group]))
 
     @contextmanager
     def paused(self) -> Iterator[None]:

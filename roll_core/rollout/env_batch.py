@@ -9,9 +9,9 @@ import torch
 
 from roll_core.algorithms.metrics import summary
 from roll_core.data import DataProto
+from roll_core.data.padding import pad
 from roll_core.rollout.env_dialogue import Dialogue
 from roll_core.rollout.env_episode import Episode
-from roll_core.rollout.sample import pad
 
 
 def to_batch(episodes: Sequence[Episode], dialogue: Dialogue, pad_token_id: int, max_length: int) -> DataProto:

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 
 from roll_core.cluster.calls import Call
 from roll_core.cluster.group import WorkerGroup
+from roll_core.data.answers import TEXT_COLUMN, RowStore, rows_of
 from roll_core.errors import RollError
+from roll_core.inference import Completion
 from roll_core.rewards import RewardSample, Score, Status
 
 
@@ -28,6 +30,14 @@ class _Tally:
             self.costs.update(score.costs)  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True)
+class RemoteResponses:
+    """Completions (by request id) whose texts are in a store."""
+
+    completions: Mapping[str, Completion]
+    store: RowStore
+
+
 class RewardRouter:
     """One group of reward workers per domain. Samples go to whichever worker of the domain has the fewest."""
 
@@ -41,12 +51,19 @@ class RewardRouter:
         # Rollouts may run in a thread of their own, beside a validation.
         self._lock = threading.Lock()
 
-    def submit(self, domain: str, samples: Mapping[str, RewardSample]) -> list[Call]:
-        """Have samples (by request id) scored; split over the domain's workers where there are enough of them."""
-        with self._lock:
-            return self._submit(domain, samples)
+    def submit(
+        self, domain: str, samples: Mapping[str, RewardSample], responses: RemoteResponses | None = None
+    ) -> list[Call]:
+        """Have samples (by request id) scored; split over the domain's workers where there are enough of them.
 
-    def _submit(self, domain: str, samples: Mapping[str, RewardSample]) -> list[Call]:
+        With `responses`, those of the samples are left out and read by the workers.
+        """
+        with self._lock:
+            return self._submit(domain, samples, responses)
+
+    def _submit(
+        self, domain: str, samples: Mapping[str, RewardSample], responses: RemoteResponses | None
+    ) -> list[Call]:
         if domain not in self.domains:
             raise RollError(f"no reward for domain '{domain}'\n  configured: {', '.join(self.domains) or 'none'}")
         group, waiting = self.domains[domain], self._waiting[domain]
@@ -56,7 +73,12 @@ class RewardRouter:
         for start in range(0, len(ids), share):
             part = ids[start : start + share]
             rank = waiting.index(min(waiting))
-            call = group.submit_to(rank, "compute_rewards", [samples[request_id] for request_id in part])
+            asked = [samples[request_id] for request_id in part]
+            if responses is None:
+                call = group.submit_to(rank, "compute_rewards", asked)
+            else:
+                rows = rows_of([responses.completions[request_id] for request_id in part]).select([TEXT_COLUMN])
+                call = group.submit_to(rank, "compute_rewards_of_rows", asked, rows, responses.store)
             waiting[rank] += len(part)
             self._sent[call] = (domain, rank, part)
             calls.append(call)

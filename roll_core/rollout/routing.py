@@ -9,6 +9,7 @@ from typing import Literal
 
 from roll_core.cluster.calls import Call, Waiter
 from roll_core.cluster.group import WorkerGroup
+from roll_core.data.answers import RowStore
 from roll_core.errors import WorkerDied
 from roll_core.inference import Completion, GenerationRequest
 
@@ -20,6 +21,14 @@ MOST_CALLS = 64
 process. What comes meanwhile goes into the next."""
 
 Order = Literal["in turn", "least loaded"]
+
+
+@dataclass(frozen=True)
+class AnswerStore:
+    """Where engines put what they answer, and the folder of the tokenizer that makes text of it."""
+
+    rows: RowStore
+    tokenizer: str
 
 
 @dataclass
@@ -45,6 +54,9 @@ class EngineRouter:
     An engine that dies is left out, and what it had not delivered is dealt to the others; a request's seed alone
     decides what is sampled, so the answers are those it would have given. Each request is delivered once. The last
     engine's death is an error, as is any other failure of an engine.
+
+    With a `store`, engines put answers there and deliver references. Whether those of an engine that dies are lost
+    with it is the transport's matter.
     """
 
     def __init__(
@@ -55,9 +67,10 @@ class EngineRouter:
         order: Order = "in turn",
         most_running: int | None = None,
         interval_s: float = YIELD_INTERVAL_S,
+        store: AnswerStore | None = None,
     ) -> None:
         self.engines, self.waiter, self.notify = engines, waiter, notify
-        self.order, self.most_running, self.interval_s = order, most_running, interval_s
+        self.order, self.most_running, self.interval_s, self.store = order, most_running, interval_s, store
         self._dealt = 0
         self._homes: dict[int, int] = {}
         self._load: Counter[int] = Counter()
@@ -151,9 +164,13 @@ class EngineRouter:
             self._load[rank] += len(group)
             self._running |= {request.request_id: (rank, request) for request in group}
         self._waiting = still_waiting
-        return [
-            self.engines.submit_to(rank, "generate", share, self.interval_s) for rank, share in sorted(shares.items())
-        ]
+        return [self._call(rank, share) for rank, share in sorted(shares.items())]
+
+    def _call(self, rank: int, share: list[GenerationRequest]) -> Call:
+        if self.store is None:
+            return self.engines.submit_to(rank, "generate", share, self.interval_s)
+        store, tokenizer = self.store.rows, self.store.tokenizer
+        return self.engines.submit_to(rank, "generate_rows", share, self.interval_s, store, tokenizer)
 
     def _has_room(self, rank: int, count: int) -> bool:
         load = self._load[rank]

@@ -6,10 +6,14 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 
 from roll_core.data import DataProto
+from roll_core.data.answers import RemoteCompletion
+from roll_core.data.padding import Padding, pad, response_mask
 from roll_core.data.prompts import Prompt
 from roll_core.data.vision import PromptImages, columns_of
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
@@ -71,16 +75,47 @@ def to_batch(samples: Sequence[Sample], pad_token_id: int, max_response_length: 
     prompts = [torch.tensor(sample.prompt.token_ids) for sample in samples]
     responses = [torch.tensor(sample.completion.token_ids, dtype=torch.int64) for sample in samples]
     log_probs = [torch.tensor(sample.completion.log_probs, dtype=torch.float32) for sample in samples]
-    lengths = torch.tensor([len(response) for response in responses])
-    width = max(1, int(lengths.max()))
+    lengths = [len(response) for response in responses]
+    facts = _facts(samples, lengths, max_response_length)
+    paddings = paddings_of(facts, pad_token_id)
+    columns = {"prompts": prompts, "responses": responses, "infer_log_probs": log_probs}
+    tokens = {name: pad(column, **vars(paddings[name])) for name, column in columns.items()}
+    mask = response_mask(facts["response_lengths"], paddings["responses"].width)
+    texts = {
+        "prompt_text": [sample.prompt.row.prompt for sample in samples],
+        "response_text": [sample.text for sample in samples],
+    }
+    objects: dict[str, Any] = {**facts.non_tensor_batch, **texts, **image_columns(samples)}
+    return DataProto({**tokens, "response_mask": mask, **facts.batch}, objects, facts.meta_info)
+
+
+def image_columns(samples: Sequence[Sample]) -> dict[str, np.ndarray[Any, Any]]:
+    """What a model reads of the samples' images, in columns that begin with `image.`; none without images."""
+    return columns_of([sample.prompt.pictures for sample in samples])
+
+
+def to_facts(samples: Sequence[Sample], max_response_length: int) -> DataProto:
+    """What is small about samples whose tokens and text are in a transport: the other columns of `to_batch`."""
+    completions = [sample.completion for sample in samples]
+    lengths = [one.num_tokens if isinstance(one, RemoteCompletion) else len(one.token_ids) for one in completions]
+    return _facts(samples, lengths, max_response_length)
+
+
+def paddings_of(facts: DataProto, pad_token_id: int) -> dict[str, Padding]:
+    """How the ragged columns of a batch are padded: to its longest prompt and its longest response."""
+    width = max(1, int(facts["response_lengths"].max()))
+    return {
+        "prompts": Padding(int(facts["prompt_lengths"].max()), pad_token_id, left=True),
+        "responses": Padding(width, pad_token_id),
+        "infer_log_probs": Padding(width, 0.0),
+    }
+
+
+def _facts(samples: Sequence[Sample], response_lengths: Sequence[int], max_response_length: int) -> DataProto:
     return DataProto(
         {
-            "prompts": pad(prompts, max(len(p) for p in prompts), pad_token_id, left=True),
-            "prompt_lengths": torch.tensor([len(prompt) for prompt in prompts]),
-            "responses": pad(responses, width, pad_token_id),
-            "response_lengths": lengths,
-            "response_mask": torch.arange(width)[None, :] < lengths[:, None],
-            "infer_log_probs": pad(log_probs, width, 0.0),
+            "prompt_lengths": torch.tensor([len(sample.prompt.token_ids) for sample in samples]),
+            "response_lengths": torch.tensor(response_lengths),
             "scores": torch.tensor([sample.score.score for sample in samples], dtype=torch.float32),
             "rewards": torch.tensor([_reward(sample.score) for sample in samples], dtype=torch.float32),
             "is_graded": torch.tensor([sample.score.is_graded for sample in samples]),
@@ -92,11 +127,8 @@ def to_batch(samples: Sequence[Sample], pad_token_id: int, max_response_length: 
             "id": [sample.prompt.row.id for sample in samples],
             "tag": [sample.prompt.row.tag for sample in samples],
             "domain": [sample.prompt.domain for sample in samples],
-            "prompt_text": [sample.prompt.row.prompt for sample in samples],
-            "response_text": [sample.text for sample in samples],
             "status": [sample.score.status.value for sample in samples],
             "reason": [sample.score.reason for sample in samples],
-            **columns_of([sample.prompt.pictures for sample in samples]),
         },
         {"max_response_length": max_response_length},
     )
@@ -113,14 +145,3 @@ def _difficulty(prompt: Prompt) -> float:
 
 def _reward(score: Score) -> float:
     return score.score if score.reward is None else score.reward
-
-
-def pad(rows: Sequence[torch.Tensor], width: int, value: float, *, left: bool = False) -> torch.Tensor:
-    """Rows of different lengths as one tensor [B, width], filled up on the right, or on the left."""
-    padded = torch.full((len(rows), width), value, dtype=rows[0].dtype)
-    for row, tensor in enumerate(rows):
-        if left:
-            padded[row, width - len(tensor) :] = tensor
-        else:
-            padded[row, : len(tensor)] = tensor
-    return padded

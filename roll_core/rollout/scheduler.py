@@ -7,11 +7,12 @@ from typing import Protocol
 
 from roll_core.cluster.calls import Call, Waiter
 from roll_core.cluster.group import WorkerGroup
+from roll_core.data.answers import RowStore
 from roll_core.data.prompts import Prompt
 from roll_core.inference import Completion, SamplingParams
 from roll_core.rewards import RewardSample, Score
-from roll_core.rollout.reward_router import RewardRouter
-from roll_core.rollout.routing import EngineRouter, Order
+from roll_core.rollout.reward_router import RemoteResponses, RewardRouter
+from roll_core.rollout.routing import AnswerStore, EngineRouter, Order
 from roll_core.rollout.sample import Sample, requests_for
 
 
@@ -44,9 +45,9 @@ class RolloutScheduler:
             # The others take over: a death is no reason to end whatever the run waits for.
             waiter.unwatch(engines)
 
-    def router(self, order: Order) -> EngineRouter:
+    def router(self, order: Order, store: AnswerStore | None = None) -> EngineRouter:
         """A way to the engines, for one user at a time."""
-        return EngineRouter(self.engines, self.waiter, self.rewards.notify, order, self.most_running)
+        return EngineRouter(self.engines, self.waiter, self.rewards.notify, order, self.most_running, store=store)
 
     def generate(
         self,
@@ -56,10 +57,12 @@ class RolloutScheduler:
         label: str,
         *,
         first_group: int = 0,
+        store: AnswerStore | None = None,
     ) -> list[Sample]:
         """`num_samples` scored samples for each prompt, in the order of the prompts.
 
-        `label` is purpose and step ("train/3"); with `first_group` it makes request ids and seeds unique.
+        `label` is purpose and step ("train/3"); with `first_group` it makes request ids and seeds unique. With a
+        `store`, tokens and texts stay there: the samples' completions are `RemoteCompletion`s, their texts empty.
         """
         requests = requests_for(prompts, first_group, num_samples, params, self.seed, label)
         prompt_of = {
@@ -68,13 +71,13 @@ class RolloutScheduler:
         }
         completions: dict[str, tuple[Completion, str]] = {}
         scores: dict[str, Score] = {}
-        router = self.router("in turn")
+        router = self.router("in turn", store)
         running = router.submit(
             [requests[start : start + num_samples] for start in range(0, len(requests), num_samples)]
         )
         while running:
             for call in self.waiter.ready(running):
-                if call.method != "generate":
+                if call.method not in ("generate", "generate_rows"):
                     running.remove(call)
                     [result] = self.waiter.wait([call])
                     scores |= self.rewards.collect(call, result)
@@ -86,9 +89,10 @@ class RolloutScheduler:
                 finished = progress.completions
                 if not finished:
                     continue
-                texts = self.decode(finished)
+                texts = self.decode(finished) if store is None else [""] * len(finished)
                 completions |= {c.request_id: (c, text) for c, text in zip(finished, texts)}
-                running += self.score(finished, texts, {c.request_id: prompt_of[c.request_id][1] for c in finished})
+                asked = {c.request_id: prompt_of[c.request_id][1] for c in finished}
+                running += self.score(finished, texts, asked, None if store is None else store.rows)
         return [
             Sample(prompt, group, *completions[request_id], scores[request_id])
             for request_id, (group, prompt) in prompt_of.items()
@@ -101,15 +105,24 @@ class RolloutScheduler:
         )
 
     def score(
-        self, completions: Sequence[Completion], texts: Sequence[str], prompts: Mapping[str, Prompt]
+        self,
+        completions: Sequence[Completion],
+        texts: Sequence[str],
+        prompts: Mapping[str, Prompt],
+        store: RowStore | None = None,
     ) -> list[Call]:
         """Have responses scored; `prompts` by request id. Results go to the reward router's `collect`."""
+        responses = None
+        if store is not None:
+            responses = RemoteResponses({one.request_id: one for one in completions}, store)
         by_domain: dict[str, dict[str, RewardSample]] = {}
         for completion, text in zip(completions, texts):
             prompt = prompts[completion.request_id]
             samples = by_domain.setdefault(prompt.domain, {})
             samples[completion.request_id] = self._reward_sample(prompt, text)
-        return [call for domain, samples in by_domain.items() for call in self.rewards.submit(domain, samples)]
+        return [
+            call for domain, samples in by_domain.items() for call in self.rewards.submit(domain, samples, responses)
+        ]
 
     def _reward_sample(self, prompt: Prompt, response: str) -> RewardSample:
         row = prompt.row

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roll_core.data import DataProto
-from roll_core.pipelines.minibatches import deal, mini_batches, shares, undeal
+from roll_core.pipelines.minibatches import mini_batches, shares, undeal
 
 
 @given(st.integers(1, 60), st.integers(1, 20), st.integers(1, 3), st.integers(0, 5))
@@ -36,14 +36,14 @@ def test_what_ranks_return_comes_back_in_the_order_of_the_batch() -> None:
     batch = DataProto(
         {"prompt_lengths": torch.tensor([3, 9, 1, 5]), "response_lengths": torch.zeros(4, dtype=torch.int64)}
     )
-    rows = deal(batch, 3)
+    rows = shares(batch["prompt_lengths"] + batch["response_lengths"], 3)
     parts = [batch.index(part) for part in rows]
     assert torch.equal(undeal(parts, rows)["prompt_lengths"], batch["prompt_lengths"])
 
 
 def test_more_ranks_than_rows_leaves_some_without() -> None:
     batch = DataProto({"prompt_lengths": torch.tensor([3]), "response_lengths": torch.tensor([1])})
-    rows = deal(batch, 2)
+    rows = shares(batch["prompt_lengths"] + batch["response_lengths"], 2)
     parts = [batch.index(part) for part in rows]
     assert [len(part) for part in parts] == [1, 0]
     assert len(undeal(parts, rows)) == 1

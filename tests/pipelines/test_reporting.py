@@ -6,7 +6,7 @@ import torch
 
 from roll_core.data import DataProto
 from roll_core.errors import RollError
-from roll_core.pipelines.reporting import records, write_lines
+from roll_core.pipelines.step_report import records, write_lines
 from roll_core.show.records import Token, read_rollout
 
 

@@ -12,6 +12,7 @@ from roll_core.data import DataProto
 from roll_core.pipelines import rlvr
 from roll_core.pipelines.delivery import Delivery
 from roll_core.pipelines.scoring import Scoring
+from roll_core.pipelines.shaping_worker import Shaped
 from roll_core.trackers import Timers
 from tests.rollout.groups import Group, Waiter
 
@@ -68,8 +69,8 @@ def test_the_actor_waits_until_the_critic_has_warmed_up() -> None:
     one = pipeline(critic_warmup=2)
     one.value_update = lambda batch, step: {"critic/loss": 1.0}  # type: ignore[assignment]
     one.policy_update = lambda batch, step: {"train/loss": 2.0}  # type: ignore[assignment]
-    batch = DataProto({"final_response_mask": torch.ones(1, 1, dtype=torch.bool)})
-    assert [list(one.train(batch, step)) for step in (2, 3)] == [["critic/loss"], ["critic/loss", "train/loss"]]
+    shaped = Shaped({}, DataProto(), DataProto(), DataProto(), is_empty=False)
+    assert [list(one.train(shaped, step)) for step in (2, 3)] == [["critic/loss"], ["critic/loss", "train/loss"]]
 
 
 class Scorers(Group):

@@ -10,7 +10,7 @@ from roll_core.algorithms.aggregation import token_weights
 from roll_core.config.schema import RLVRConfig
 from roll_core.data import DataProto
 from roll_core.pipelines.shaping import Shaper
-from roll_core.pipelines.update import policy_loss
+from roll_core.pipelines.weighting import policy_loss
 from roll_core.training import MicroBatch
 
 ON = {"enabled": True, "ratio_enabled": True}

@@ -7,7 +7,8 @@ from roll_core.config.schema import RLVRConfig, TrainInferCorrection
 from roll_core.data import DataProto
 from roll_core.pipelines.sampling import sampling_params, training_temperature
 from roll_core.pipelines.shaping import Shaper
-from roll_core.pipelines.update import average, policy_loss, rows_per_mini_batch, rows_to_send
+from roll_core.pipelines.update import average
+from roll_core.pipelines.weighting import policy_loss, rows_per_mini_batch, rows_to_send
 
 BASE: dict[str, Any] = {
     "response_length": 4,

@@ -32,7 +32,7 @@ class Table:
         return {"rewards/worker_restarts": float(self.restarts)}
 
     def generate(
-        self, prompts: Sequence[Prompt], num_samples: int, params: Any, label: str, *, first_group: int
+        self, prompts: Sequence[Prompt], num_samples: int, params: Any, label: str, *, first_group: int, store: None
     ) -> list[Sample]:
         self.asked.append([each.row.id for each in prompts])
         return [
