@@ -25,6 +25,9 @@ def check_request(request: GenerationRequest, vocab_size: int, limits: Iterable[
     if min(prompt) < 0 or max(prompt) >= vocab_size:
         wrong = next(token for token in prompt if not 0 <= token < vocab_size)
         raise BadRequest(f"{who}: prompt token {wrong} is outside the vocabulary (0..{vocab_size - 1})")
+    outside = [token for token in request.params.excluded_token_ids if not 0 <= token < vocab_size]
+    if outside:
+        raise BadRequest(f"{who}: excluded token {outside[0]} is outside the vocabulary (0..{vocab_size - 1})")
     longest = len(prompt) + request.params.max_new_tokens
     for limit, reader in limits:
         if limit is not None and longest > limit:

@@ -1,11 +1,13 @@
 """The parts of vllm that need no vLLM: weights on their way to workers, the sampler's hooks, what can be asked."""
 
 import asyncio
+import io
 import mmap
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -13,14 +15,16 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
+from roll_core.data.vision import PromptImages
 from roll_core.errors import BadRequest, EngineFailed
 from roll_core.inference.relay import Inlet, Outlet, WorkerGone
 from roll_core.inference.vllm import engine as vllm_engine
 from roll_core.inference.vllm.engine import AsyncEngine
 from roll_core.inference.vllm.log_probs import ScaledLogProbs
-from roll_core.inference.vllm.requests import RequestRules
+from roll_core.inference.vllm.requests import RequestRules, check_prompt, prompt_of
 from roll_core.weights.packing import unpack
 from tests.inference.models import ListReceiver, request
 
@@ -128,6 +132,7 @@ RESTRICTIONS: list[dict[str, Any]] = [
     {"top_k": torch.tensor([1, 1])},
     {"top_p": torch.tensor([0.5, 0.5])},
     {"no_penalties": False},
+    {"logitsprocs": SimpleNamespace(non_argmax_invariant=[object(), SimpleNamespace(biases={0: {2: -100.0}})])},
 ]
 
 
@@ -189,7 +194,23 @@ def test_requests_that_cannot_be_served_are_refused(prompt: tuple[int, ...], par
     assert str(error.value) == message
 
 
-@pytest.mark.parametrize("params", [{"top_k": 3}, {"top_p": 0.9}, {"repetition_penalty": 1.2}])
+def test_a_prompt_with_images_is_given_in_short_and_must_come_back_as_the_trainer_reads_it() -> None:
+    stream = io.BytesIO()
+    Image.new("RGB", (4, 2), "red").save(stream, "PNG")
+    images = PromptImages((stream.getvalue(),), (5, 9, 6), 5)
+    asked = replace(request((5, 9, 9, 9, 6, 7, 8)), images=images)
+    prompt = prompt_of(asked)
+    assert prompt["prompt_token_ids"] == [5, 9, 6, 7, 8]
+    assert [image.size for image in prompt["multi_modal_data"]["image"]] == [(4, 2)]
+    check_prompt(asked, asked.prompt_ids)
+    with pytest.raises(EngineFailed, match="vLLM made 5 tokens of the prompt of request 'r', and the trainer reads 7"):
+        check_prompt(asked, [5, 9, 6, 7, 8])
+    assert prompt_of(request((1, 2))) == {"prompt_token_ids": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    "params", [{"top_k": 3}, {"top_p": 0.9}, {"repetition_penalty": 1.2}, {"excluded_token_ids": (3,)}]
+)
 def test_without_the_hooks_only_plain_sampling_is_served(params: Any) -> None:
     rules = RequestRules(97, 64, has_tokenizer=False, has_plain_sampling_only=True)
     rules.check(request((1, 2), temperature=0.7))

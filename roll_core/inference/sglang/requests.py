@@ -35,6 +35,13 @@ class RequestRules:
             raise BadRequest(f"{who} has stop strings, and the model's folder has no tokenizer")
         if 0 < params.temperature < COLDEST:
             raise BadRequest(f"{who}: temperature is {params.temperature}\n  allowed: 0, or {COLDEST} and more")
+        if request.images is not None:
+            raise BadRequest(f"{who} has images, and SGLang is given none in this version\n  try: hf_infer or vllm")
+        if params.excluded_token_ids:
+            raise BadRequest(
+                f"{who} excludes tokens, as a model that reads images needs it, and SGLang is not told of them in this "
+                "version\n  try: hf_infer or vllm"
+            )
         if params.repetition_penalty != 1:
             raise BadRequest(
                 f"{who}: repetition_penalty is {params.repetition_penalty}; SGLang applies it before it takes the "

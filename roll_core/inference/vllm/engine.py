@@ -19,7 +19,7 @@ from roll_core.inference.manifests import Taken
 from roll_core.inference.open_requests import OpenRequests
 from roll_core.inference.relay import Outlet, WorkerGone
 from roll_core.inference.running import GenerateCall
-from roll_core.inference.vllm.requests import log_probs_of, sampling_of
+from roll_core.inference.vllm.requests import check_prompt, log_probs_of, prompt_of, sampling_of
 from roll_core.weights import WeightReceiver
 
 log = logging.getLogger(__name__)
@@ -166,10 +166,12 @@ class AsyncEngine:
         request, last = one.request, None
         try:
             if not one.is_aborted:
-                prompt = {"prompt_token_ids": list(request.prompt_ids)}
+                prompt = prompt_of(request)
                 sampling = sampling_of(request, self.eos_ids)
                 async for output in self._engine.generate(prompt, sampling, request.request_id):
                     last = output
+                if last is not None:
+                    check_prompt(request, last.prompt_token_ids)
         except Exception as error:
             self._fail(one, error)
         except asyncio.CancelledError:

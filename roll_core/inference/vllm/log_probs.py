@@ -30,6 +30,7 @@ class ScaledLogProbs:
         self._scaled_NV = None
         logits_NV, sampling = (*args, *(kwargs[name] for name in ("logits", "sampling_metadata") if name in kwargs))[:2]
         is_plain = sampling.top_k is None and sampling.top_p is None and sampling.no_penalties
+        is_plain = is_plain and not any(getattr(one, "biases", None) for one in _processors(sampling))
         if sampling.max_num_logprobs is None or (is_plain and self._is_scaled):
             return
         # A copy: the sampler writes into the logits it is given.
@@ -48,3 +49,8 @@ class ScaledLogProbs:
         values_N1 = scaled_NV.gather(1, tokens_N1) - scaled_NV.logsumexp(dim=1, keepdim=True)
         # The first column is the sampled token's.
         tensors.logprobs[:, :1] = values_N1
+
+
+def _processors(sampling: Any) -> list[Any]:
+    """What changes logits so that another token may be the most likely: among them the biases of requests."""
+    return list(getattr(getattr(sampling, "logitsprocs", None), "non_argmax_invariant", ()))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roll_core.errors import BadRequest
+from roll_core.data.images import open_image
+from roll_core.errors import BadRequest, EngineFailed
 from roll_core.inference.base import GenerationRequest
 from roll_core.inference.request_rules import check_request
 
 COLDEST = 0.01
 """vLLM raises temperatures below this to it, except 0; then its log-probs are not those of the temperature asked."""
+
+NEVER = -100.0
 
 
 @dataclass(frozen=True)
@@ -39,11 +43,43 @@ class RequestRules:
             raise BadRequest(f"{who} has stop strings, and the model's folder has no tokenizer")
         if 0 < params.temperature < COLDEST:
             raise BadRequest(f"{who}: temperature is {params.temperature}\n  allowed by vLLM: 0, or {COLDEST} and more")
-        if self.has_plain_sampling_only and (params.top_k or params.top_p < 1 or params.repetition_penalty != 1):
+        is_restricted = params.top_k or params.top_p < 1 or params.repetition_penalty != 1 or params.excluded_token_ids
+        if self.has_plain_sampling_only and is_restricted:
             raise BadRequest(
-                f"{who}: with this vLLM's model runner, log-probs are right only without top_k, top_p and penalties"
+                f"{who}: with this vLLM's model runner, log-probs are right only without top_k, top_p and penalties, and "
+                "with no token excluded"
                 "\n  try: VLLM_USE_V2_MODEL_RUNNER=0"
             )
+
+
+def prompt_of(request: GenerationRequest) -> dict[str, Any]:
+    """vLLM's prompt. It reads images by itself, and makes as many tokens of each as it reads.
+
+    Raises:
+        OSError: an image is broken.
+    """
+    images = request.images
+    if images is None:
+        return {"prompt_token_ids": list(request.prompt_ids)}
+    answered = request.prompt_ids[images.num_prompt_ids :]
+    return {
+        "prompt_token_ids": [*images.short_ids, *answered],
+        "multi_modal_data": {"image": [open_image(encoded) for encoded in images.encoded]},
+    }
+
+
+def check_prompt(request: GenerationRequest, read: Sequence[int] | None) -> None:
+    """Whether vLLM read a prompt with images as the trainer will read it.
+
+    Raises:
+        EngineFailed: it made other tokens of it.
+    """
+    if request.images is not None and tuple(read or ()) != request.prompt_ids:
+        raise EngineFailed(
+            f"vLLM made {len(read or ())} tokens of the prompt of request '{request.request_id}', and the trainer "
+            f"reads {len(request.prompt_ids)}: it reads images in another way than the model's image processor"
+            "\n  try: leave out mm_processor_kwargs, or hf_infer"
+        )
 
 
 def sampling_of(request: GenerationRequest, eos_ids: tuple[int, ...]) -> Any:
@@ -63,6 +99,8 @@ def sampling_of(request: GenerationRequest, eos_ids: tuple[int, ...]) -> Any:
         stop_token_ids=sorted({*params.stop_token_ids, *eos_ids}) or None,
         ignore_eos=True,
         max_tokens=params.max_new_tokens,
+        # The lowest bias there is: e^-100 of the probability is left. Log-probs are taken without it (log_probs.py).
+        logit_bias={token: NEVER for token in params.excluded_token_ids} or None,
         logprobs=0,
         detokenize=bool(params.stop),
         skip_special_tokens=False,
