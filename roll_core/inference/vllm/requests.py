@@ -46,8 +46,8 @@ class RequestRules:
         is_restricted = params.top_k or params.top_p < 1 or params.repetition_penalty != 1 or params.excluded_token_ids
         if self.has_plain_sampling_only and is_restricted:
             raise BadRequest(
-                f"{who}: with this vLLM's model runner, log-probs are right only without top_k, top_p and penalties, and "
-                "with no token excluded"
+                f"{who}: with this vLLM's model runner, log-probs are right only without top_k, top_p and penalties, "
+                "and with no token excluded"
                 "\n  try: VLLM_USE_V2_MODEL_RUNNER=0"
             )
 
