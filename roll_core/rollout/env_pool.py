@@ -71,7 +71,11 @@ class _Episode:
 
 @dataclass(eq=False)
 class _Child:
-    """A process. `sent` are orders it is at, with their deadlines; `suspects` those that one of them has ended."""
+    """A process. `sent` are orders it is at, with their deadlines.
+
+    Where the one before it ended while several were at work, these are `suspects`; the end `is_unexplained` until one
+    of them ends this one too, or all have been answered.
+    """
 
     process: subprocess.Popen[bytes]
     connection: socket.socket
@@ -80,6 +84,7 @@ class _Child:
     is_ready: bool = False
     sent: dict[int, tuple[Order, float]] = field(default_factory=dict)
     suspects: set[int] = field(default_factory=set)
+    is_unexplained: bool = False
 
 
 class EnvPool(Environments):
@@ -232,6 +237,10 @@ class EnvPool(Environments):
         slot, answer = message
         order, _ = child.sent.pop(slot)
         child.suspects.discard(slot)
+        if child.is_unexplained and not child.suspects:
+            # None of them did it: it was ended from outside.
+            child.is_unexplained = False
+            self.restarts += 1
         self._at_work[self._tags[slot]] -= 1
         self._remember(order, answer)
         self._answers.append((slot, answer))
@@ -261,7 +270,6 @@ class EnvPool(Environments):
         child = self._children.pop(place)
         self._selector.unregister(child.connection)
         _kill(child)
-        self.restarts += 1
         for slot, episode in self._episodes.items():
             episode.is_lost |= slot % self.num_processes == place
         for slot in child.sent:
@@ -270,13 +278,17 @@ class EnvPool(Environments):
         if not child.is_ready and child.waiting:
             # It ended while it started, before anything was sent: its first order is told, or all would wait for ever.
             guilty = child.waiting[0].slot
-        suspects = child.suspects | set(child.sent) if kind == "crash" else child.suspects
+        suspects = (child.suspects | set(child.sent) if kind == "crash" else child.suspects) - {guilty}
+        # Each end is counted once, whether or not others were at work when it came.
+        is_unexplained = (guilty is None and bool(child.sent)) or (kind == "hang" and child.is_unexplained)
+        self.restarts += guilty is not None or not is_unexplained
         waiting = deque(order for order in [*again, *child.waiting] if order.slot != guilty)
         if guilty is not None:
             self._episodes.pop(guilty, None)
             self._answers.append((guilty, Fault(kind, reason)))
         if waiting:
-            self._start(place, waiting).suspects = suspects - {guilty}
+            child = self._start(place, waiting)
+            child.suspects, child.is_unexplained = suspects, is_unexplained
 
     def _start(self, place: int, waiting: deque[Order]) -> _Child:
         ours, theirs = socket.socketpair()

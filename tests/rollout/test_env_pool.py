@@ -148,7 +148,22 @@ def test_of_several_at_work_only_the_one_that_ends_the_process_is_blamed(pool: E
     assert [slot for slot, answer in enumerate(answers) if isinstance(answer, Fault)] == [5]
     assert isinstance(answers[7], Observed)
     assert answers[7].text == "107:0:first,second"
-    assert pool.restarts == 2
+    assert pool.restarts == 1
+
+
+def test_a_process_that_is_ended_from_outside_is_counted_and_nobody_blamed(environments: str, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    with EnvPool({"A": Kind(environments, {"gate": str(gate)})}, num_processes=1) as pool:
+        pool.run([Begin(slot, "A", slot) for slot in range(4)])
+        pool.submit([Act(slot, "wait") for slot in range(4)])
+        [child] = pool._children.values()
+        os.kill(child.process.pid, signal.SIGKILL)
+        gate.touch()
+        answers: dict[int, Observed | Fault] = {}
+        while len(answers) < 4:
+            answers |= pool.poll(60.0)
+        assert all(isinstance(answer, Observed) for answer in answers.values()), answers
+        assert pool.restarts == 1
 
 
 def test_a_slow_environment_delays_no_other(environments: str, tmp_path: Path) -> None:
