@@ -12,13 +12,14 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
 import psutil
 
 from roll_core.rewards.sandbox import limits as bounds
-from roll_core.rewards.sandbox import namespaces
+from roll_core.rewards.sandbox import namespaces, users
 from roll_core.rewards.sandbox.limits import Limits
 
 Kind = Literal["bubblewrap", "namespaces", "limits"]
@@ -52,8 +53,8 @@ class Ended:
 class Inmate:
     """A program in its jail; `kill` ends it and all that it started."""
 
-    def __init__(self, pid: int, folder: Path | None) -> None:
-        self.pid, self._folder = pid, folder
+    def __init__(self, pid: int, folder: Path | None, user: int | None = None) -> None:
+        self.pid, self._folder, self._user = pid, folder, user
         self._status: int | None = None
 
     def poll(self) -> int | None:
@@ -75,8 +76,11 @@ class Inmate:
         """End it. Outside namespaces its descendants are looked for, wherever they hid."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-        if self._folder is not None:
+        if self._user is not None:
+            users.end_all(self._user)
+        elif self._folder is not None:
             _sweep(self._folder)
+        if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
         self.wait(_ENDING_S)
@@ -95,6 +99,8 @@ class Jail:
     def __init__(self, kind: Kind | None = None) -> None:
         self._libc = namespaces.libc()
         self._root = _mount_point()
+        self._lends_users = os.geteuid() == 0
+        self._numbers = count()
         self.kind, self.weaker = self._choose(kind)
 
     @property
@@ -102,9 +108,12 @@ class Jail:
         """What is not isolated; empty where everything is."""
         if self.kind != "limits":
             return ""
+        is_root = os.geteuid() == 0 and not self._lends_users
+        owned = "read every file" if self._lends_users else "read and write this user's files"
+        unbound = " As root's, their processes cannot be counted." if is_root else ""
         return (
-            "programs run without isolation: they can use the network, read and write this user's files and see its "
-            f"processes; only time, memory and number of files are limited ({self.weaker}). "
+            f"programs run without isolation: they can use the network, {owned} and see "
+            f"processes; only time, memory and number of files are limited ({self.weaker}).{unbound} "
             "Install bubblewrap, or allow unprivileged user namespaces"
         )
 
@@ -145,12 +154,13 @@ class Jail:
         """
         told, tell = os.pipe()
         folder = Path(tempfile.mkdtemp(prefix="roll-home-")) if self.kind == "limits" else None
+        user = users.number(next(self._numbers)) if self.kind == "limits" and self._lends_users else None
         pid = os.fork()
         if pid == 0:
             try:
                 os.close(told)
                 tell = _arrange([*descriptors, tell])
-                self._become(command, limits, tell, files, folder)
+                self._become(command, limits, tell, files, folder, user)
             except BaseException as error:
                 with contextlib.suppress(BaseException):
                     os.write(tell, f"{type(error).__name__}: {error}".encode())
@@ -159,14 +169,20 @@ class Jail:
         os.close(tell)
         with os.fdopen(told, "rb") as pipe:
             problem = pipe.read().decode(errors="replace")
-        inmate = Inmate(pid, folder)
+        inmate = Inmate(pid, folder, user)
         if problem:
             inmate.kill()
             raise JailBroken(f"the program could not be started in its jail ({self.kind}): {problem}")
         return inmate
 
     def _become(
-        self, command: Sequence[str], limits: Limits, tell: int, files: Sequence[Path], folder: Path | None
+        self,
+        command: Sequence[str],
+        limits: Limits,
+        tell: int,
+        files: Sequence[Path],
+        folder: Path | None,
+        user: int | None,
     ) -> None:
         os.setpgid(0, 0)
         namespaces.end_with_parent(self._libc)
@@ -175,6 +191,9 @@ class Jail:
             for file in files:
                 shutil.copy(file, folder)
             os.chdir(folder)
+            if user is not None:
+                users.become(self._libc, user, folder)
+                namespaces.end_with_parent(self._libc)  # Again, as a change of user undoes it.
             bounds.apply(limits)
             os.execve(command[0], list(command), ENVIRONMENT | {"HOME": str(folder), "TMPDIR": str(folder)})
         if self.kind == "bubblewrap":
@@ -204,15 +223,25 @@ class Jail:
         kinds: tuple[Kind, ...] = ("bubblewrap", "namespaces", "limits") if wanted is None else (wanted,)
         for kind in kinds:
             self.kind = kind
-            try:
-                ended = self.run([sys.executable, "-I", "-S", "-c", "print(6 * 7)"], Limits())
-            except (JailBroken, OSError) as error:
-                problems.append(f"{kind}: {error}")
-                continue
-            if ended.stdout == b"42\n":
+            problem = self._problem()
+            if problem and kind == "limits" and self._lends_users:
+                problems.append(f"a user of their own: {problem}")
+                self._lends_users = False
+                problem = self._problem()
+            if not problem:
                 return kind, "; ".join(problems)
-            problems.append(f"{kind}: {ended.stderr.decode(errors='replace').strip()[-200:] or ended.code}")
+            problems.append(f"{kind}: {problem}")
         raise JailBroken(f"no program can be run: {'; '.join(problems)}")
+
+    def _problem(self) -> str:
+        """Why no program can be run in the kind of now; empty where one can."""
+        try:
+            ended = self.run([sys.executable, "-I", "-S", "-c", "print(6 * 7)"], Limits())
+        except (JailBroken, OSError) as error:
+            return str(error)
+        return (
+            "" if ended.stdout == b"42\n" else ended.stderr.decode(errors="replace").strip()[-200:] or str(ended.code)
+        )
 
 
 def _mount_point() -> Path:

@@ -8,8 +8,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from roll_core.rewards.base import Status
+from roll_core.rewards.base import RewardSample, Status
 from roll_core.rewards.code_sandbox import CodeSandboxReward
+from roll_core.rewards.sandbox import users
 from tests.rewards.sandbox.conftest import Run
 
 TESTS = [
@@ -153,3 +154,21 @@ def test_a_right_program_still_passes_after_all_of_them(run: Run) -> None:
 def test_what_is_not_isolated_is_said() -> None:
     reward = CodeSandboxReward(isolation="limits")
     assert "without isolation" in reward.jail.warning and "network" in reward.jail.warning
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root lends programs users; the limit on processes holds for others")
+@pytest.mark.parametrize("name", ["a fork bomb", "a child that leaves its group"])
+def test_what_multiplies_is_ended_where_there_are_no_namespaces(name: str) -> None:
+    reward = CodeSandboxReward(isolation="limits", wall_s=2.0, memory_mib=512)
+    program, mine = f"```python\n{HOGS[name]}\n```\n", {users.number(count) for count in range(64)}
+    fields = {"test_cases": TESTS, "case_type": "pytest", "test_case_function": ""}
+    assert reward.score(RewardSample("1", "", program, fields=fields)).score == 0.0
+    left = [
+        one
+        for one in psutil.process_iter(["uids", "status"])
+        if one.info["uids"] is not None and one.info["uids"].real in mine
+    ]
+    # A zombie runs nothing: it waits for the machine's first process.
+    assert all(one.info["status"] == psutil.STATUS_ZOMBIE for one in left)
+    right = RewardSample("1", "", "```python\ndef add(a, b):\n    return a + b\n```\n", fields=fields)
+    assert CodeSandboxReward(isolation="limits", wall_s=30.0, memory_mib=512).score(right).score == 1.0
