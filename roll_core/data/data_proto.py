@@ -15,6 +15,18 @@ import torch
 Index = slice | Sequence[int] | np.ndarray[Any, Any] | torch.Tensor
 
 
+def permutation(order: Index, num_rows: int) -> np.ndarray[Any, Any]:
+    """An order of rows as an array.
+
+    Raises:
+        ValueError: it leaves rows out, or names some twice.
+    """
+    rows = np.asarray(order)
+    if sorted(rows.tolist()) != list(range(num_rows)):
+        raise ValueError(f"an order of {num_rows} rows must name each of them once")
+    return rows
+
+
 class DataProto:
     """Rows of named columns. Tensors have the row as first dimension; object columns are object arrays.
 
@@ -106,10 +118,7 @@ class DataProto:
         Raises:
             ValueError: `order` is not a permutation.
         """
-        permutation = np.asarray(order)
-        if sorted(permutation.tolist()) != list(range(len(self))):
-            raise ValueError(f"an order of {len(self)} rows must name each of them once")
-        return self.index(permutation)
+        return self.index(permutation(order, len(self)))
 
     def select(self, names: Sequence[str]) -> DataProto:
         """Some of the columns."""

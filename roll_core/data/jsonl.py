@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -171,7 +172,7 @@ def _parse(raw: bytes) -> dict[str, Any]:
         rule = f"is not UTF-8: byte 0x{raw[error.start]:02x} at position {error.start + 1} of the line"
         raise BadField("", rule, None, "save the file as UTF-8") from None
     try:
-        record = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+        record = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError) as error:
         hint = "write one JSON object per line, each on a line of its own" if text.strip() in "{[" else ""
         raise BadField("", f"is not JSON: {error}", text.strip(), hint) from None
@@ -185,6 +186,13 @@ def _parse(raw: bytes) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is not a JSON value")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text} is too large for a number; write it as text")
+    return number
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

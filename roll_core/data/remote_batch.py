@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from roll_core.data.column_cache import ColumnCache
-from roll_core.data.data_proto import DataProto, Index
+from roll_core.data.data_proto import DataProto, Index, permutation
 from roll_core.errors import RollError
 from roll_core.transport import FieldSchema, RowHandle, Transport
 
@@ -89,10 +89,7 @@ class RowRemoteBatch:
         Raises:
             ValueError: `order` is not a permutation.
         """
-        permutation = np.asarray(order)
-        if sorted(permutation.tolist()) != list(range(len(self))):
-            raise ValueError(f"an order of {len(self)} rows must name each of them once")
-        return self.index(permutation)
+        return self.index(permutation(order, len(self)))
 
     def repeat(self, times: int, *, interleave: bool = True) -> RowRemoteBatch:
         """Each row `times` times: next to each other, or as whole copies one after another."""

@@ -160,6 +160,7 @@ def test_instructions_and_their_arguments_must_pair_up(write_rows):
         ("3", "must be one JSON object, found a number"),
         ("null", "must be one JSON object, found null"),
         ('{"id": NaN}', "is not JSON: NaN is not a JSON value"),
+        ('{"ground_truth": -1e400}', "is not JSON: -1e400 is too large for a number; write it as text"),
         ('{"id": 1, "id": 2}', "is not JSON: key given twice: id"),
         (b'{"id": "caf\xe9"}', "is not UTF-8: byte 0xe9 at position 12 of the line"),
         ("[" * 100_000, "is not JSON: "),
