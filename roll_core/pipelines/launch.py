@@ -34,8 +34,9 @@ ENGINE_THREADS = 8
 """Calls an engine answers at once: one that generates, and room for aborts while it does."""
 
 
-REWARD_THREADS = 8
-"""Calls a reward worker takes at once: samples that come while others are being scored join them."""
+REWARD_THREADS = 64
+"""Calls a reward worker takes at once: samples that come while others are being scored join them. A call ends with its
+slowest sample, so that with few of them quick samples would wait for the slow ones of earlier calls."""
 
 
 @dataclass(frozen=True)
