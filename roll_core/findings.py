@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 
 class Level(IntEnum):
@@ -13,6 +14,19 @@ class Level(IntEnum):
     OK = 0
     WARNING = 1
     ERROR = 2
+
+
+class Seen(NamedTuple):
+    """What one look at the machine found: a finding that has no subject yet."""
+
+    level: Level
+    found: str
+    remedy: str = ""
+
+
+def well(found: str) -> Seen:
+    """Nothing to do."""
+    return Seen(Level.OK, found)
 
 
 @dataclass(frozen=True)

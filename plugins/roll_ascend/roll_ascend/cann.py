@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from roll_ascend.machine import Machine, Seen, well
-from roll_core.findings import Level
+from roll_ascend.machine import Machine
+from roll_core.findings import Level, Seen, well
 
 SOURCE = "source /usr/local/Ascend/ascend-toolkit/set_env.sh; source /usr/local/Ascend/nnal/atb/set_env.sh"
 SOURCED_BY = {"ASCEND_OPP_PATH": "ascend-toolkit/set_env.sh", "ATB_HOME_PATH": "nnal/atb/set_env.sh"}

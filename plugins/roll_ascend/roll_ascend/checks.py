@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from roll_ascend import cann, host, network, settings, versions
-from roll_ascend.machine import Machine, Seen
-from roll_core.findings import Finding
+from roll_ascend.machine import Machine
+from roll_core.findings import Finding, Seen
 
 CHECKS: dict[str, Callable[[Machine], Iterator[Seen]]] = {
     "devices": host.devices,

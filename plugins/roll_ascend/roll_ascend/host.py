@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from roll_ascend.machine import Machine, Seen, well
-from roll_core.findings import Level
+from roll_ascend.machine import Machine
+from roll_core.findings import Level, Seen, well
 
 MANAGERS = ("davinci_manager", "devmm_svm", "hisi_hdc")
 

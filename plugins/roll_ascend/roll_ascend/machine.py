@@ -13,27 +13,11 @@ from importlib import metadata
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
-
-from roll_core.findings import Level
 
 CANN_FOLDERS = ("usr/local/Ascend/ascend-toolkit/latest", "usr/local/Ascend/cann")
 PCI_VENDOR = "0x19e5"
 CHIPS = {"0xd802": "A2", "0xd803": "A3"}
 """PCI device ids of Ascend 910B and 910_93, as Ascend's device plugin for Kubernetes tells them apart."""
-
-
-class Seen(NamedTuple):
-    """What one look at the machine found, and what to do where it is not well."""
-
-    level: Level
-    found: str
-    remedy: str = ""
-
-
-def well(found: str) -> Seen:
-    """Nothing to do."""
-    return Seen(Level.OK, found)
 
 
 @dataclass(frozen=True)

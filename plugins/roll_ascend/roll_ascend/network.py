@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from roll_ascend.machine import Machine, Seen, well
+from roll_ascend.machine import Machine
 from roll_ascend.values import port_ranges
-from roll_core.findings import Level
+from roll_core.findings import Level, Seen, well
 
 HOST_PORTS = 16
 DEFAULT_BASE_PORT = 60000

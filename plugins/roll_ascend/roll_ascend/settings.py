@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from roll_ascend.env import READ_BY_NOBODY, VARIABLES
-from roll_ascend.machine import Machine, Seen, well
-from roll_core.findings import Level
+from roll_ascend.machine import Machine
+from roll_core.findings import Level, Seen, well
 
 AIV_LIMIT_S = 1091
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from roll_ascend.machine import Machine, Seen, well
-from roll_core.findings import Level
+from roll_ascend.machine import Machine
+from roll_core.findings import Level, Seen, well
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from roll_core.findings import Finding, Level
+from roll_core.findings import Finding, Level, Seen, well
 from roll_cuda.env import COMMON_ALLOCATOR, CUDA_ALLOCATOR, ROCM_ALLOCATOR, wants_segments
-from roll_cuda.machine import Machine, Seen, well
+from roll_cuda.machine import Machine
 
 Look = Callable[[Machine], Iterator[Seen]]
 

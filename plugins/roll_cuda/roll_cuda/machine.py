@@ -9,22 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
-
-from roll_core.findings import Level
-
-
-class Seen(NamedTuple):
-    """What one look at the machine found, and what to do where it is not well."""
-
-    level: Level
-    found: str
-    remedy: str = ""
-
-
-def well(found: str) -> Seen:
-    """Nothing to do."""
-    return Seen(Level.OK, found)
 
 
 @dataclass(frozen=True)
