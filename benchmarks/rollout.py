@@ -285,19 +285,6 @@ def _worst(ratios: Sequence[tuple[float, str]], least: float) -> str:
     return f"{text}; missed: {'; '.join(missed)}" if missed else text
 
 
-def weights(repeats: int) -> tuple[str, dict[str, Any]]:
-    """The weight update's line, and its figures."""
-    num_bytes, update, copy = weight_update.measure(repeats)
-    wall, cpu = update.wall / copy.wall, update.cpu / copy.cpu
-    line = (
-        f"weight update of {num_bytes / 4e6:.0f}M float32 parameters, trainer and engine: {1000 * update.wall:.0f} ms "
-        f"wall, {1000 * update.cpu:.0f} ms processor; a memory copy of the same bytes: "
-        f"{1000 * copy.wall:.0f} and {1000 * copy.cpu:.0f} ms; "
-        f"ratio {wall:.2f} by the wall, {cpu:.2f} by the processor, wanted at most {weight_update.WANTED:g}"
-    )
-    return line, {"bytes": num_bytes, "update": asdict(update), "copy": asdict(copy)}
-
-
 def options() -> argparse.Namespace:
     """What the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -333,8 +320,9 @@ def main() -> None:
     print("", *wanted(rows), sep="\n")
     results: dict[str, Any] = {"rows": [asdict(row) for row in rows]}
     if not asked.no_weights:
-        line, results["weights"] = weights(asked.repeats)
-        print(line)
+        figures = weight_update.measure(asked.repeats)
+        results["weights"] = asdict(figures)
+        print(*figures.lines(), sep="\n")
     write_record("rollout", ["torch", "transformers"], results)
 
 

@@ -1,15 +1,21 @@
 """The weights of a model of 100 million parameters into hf_infer, beside a memory copy of as many bytes.
 
-They go as in a run: from another process, through shared memory, in buckets, and confirmed. A part of `rollout.py`.
+They go as in a run: from another process, through shared memory, in buckets, and confirmed. Matrices are packed for the
+matrix kernel while others still come and, after the update has been confirmed, on: so here is also when the last one
+is packed, what the first generation after an update pays, and after how many passes packing has paid. A part of
+`rollout.py`; alone:
+
+    python benchmarks/weight_update.py [--repeats 5]
 """
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -19,6 +25,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config
 
 from roll_core.config.schema import WorkerConfig
 from roll_core.context import WorkerContext
+from roll_core.inference import GenerationRequest, SamplingParams
 from roll_core.inference.hf import HfInferStrategy
 from roll_core.platforms.cpu import CpuPlatform
 from roll_core.weights.group import join_group
@@ -27,6 +34,9 @@ from roll_core.weights.shared_memory import BUCKET_BYTES, SharedMemory, SharedMe
 
 TIMEOUT_S = 120.0
 WANTED = 3.0
+PASS_ROWS = (1, 8, 32, 128, 256)
+FIRST_ROWS, FIRST_PROMPT, FIRST_TOKENS = 8, 16, 8
+"""The generation that follows an update."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +94,56 @@ def train(folder: str, port: int, engine: Connection) -> None:
             engine.send(time.process_time() - cpu)
 
 
-def measure(repeats: int) -> tuple[int, Seconds, Seconds]:
-    """Bytes of the weights, and the best of updates and of copies of as many bytes, which take turns."""
+@dataclass(frozen=True)
+class Pass:
+    """All matrices of the model times some rows, with weights as they are and packed: wall seconds."""
+
+    rows: int
+    plain: float
+    packed: float
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The best of each. `update` is until the engine has confirmed, `until_packed` until its last matrix is packed."""
+
+    num_bytes: int
+    update: Seconds
+    until_packed: Seconds
+    copy: Seconds
+    first_generation: Seconds
+    later_generation: Seconds
+    packing: float
+    passes: tuple[Pass, ...]
+
+    def lines(self) -> Iterator[str]:
+        """The figures in words."""
+        copy = self.copy
+        yield (
+            f"weights of {self.num_bytes / 4e6:.0f}M float32 parameters; a memory copy of as many bytes: "
+            f"{1000 * copy.wall:.0f} ms wall, {1000 * copy.cpu:.0f} ms processor"
+        )
+        for what, seconds in (("update, until confirmed", self.update), ("until all is packed", self.until_packed)):
+            yield (
+                f"  {what}: {1000 * seconds.wall:.0f} ms wall, {1000 * seconds.cpu:.0f} ms processor with the trainer; "
+                f"{seconds.wall / copy.wall:.2f} and {seconds.cpu / copy.cpu:.2f} copies"
+                + (f", wanted at most {WANTED:g} by the wall" if seconds is self.update else "")
+            )
+        yield (
+            f"  {FIRST_TOKENS} tokens for {FIRST_ROWS} prompts right after an update: "
+            f"{1000 * self.first_generation.wall:.0f} ms wall, once more: {1000 * self.later_generation.wall:.0f} ms"
+        )
+        for one in self.passes:
+            gain = one.plain - one.packed
+            paid = f"paid after {self.packing / gain:.0f}" if gain > 0 else "never paid"
+            yield (
+                f"  one pass, {one.rows:3d} rows: {1000 * one.plain:.1f} ms plain, {1000 * one.packed:.1f} ms packed; "
+                f"packing all takes {1000 * self.packing:.0f} ms: {paid}"
+            )
+
+
+def measure(repeats: int) -> Figures:
+    """Updates, and copies of as many bytes, which take turns."""
     with tempfile.TemporaryDirectory() as folder:
         config_of_100m().save_pretrained(folder)
         context = multiprocessing.get_context("spawn")
@@ -99,15 +157,48 @@ def measure(repeats: int) -> tuple[int, Seconds, Seconds]:
         engine = _engine(folder)
         source = torch.ones(num_bytes // 4)
         target = torch.zeros_like(source)
-        updates, copies = [], []
+        updates, packed, copies, first, later = [], [], [], [], []
         # The first of each touches its memory for the first time.
         for version in range(repeats + 1):
-            updates.append(_update(engine, ours, group, memory, version))
+            update, until_packed = _update(engine, ours, group, memory, 2 * version, wait=True)
+            packed.append(until_packed)
             copies.append(_copy(source, target))
+            updates.append(update)
+            _update(engine, ours, group, memory, 2 * version + 1, wait=False)
+            first.append(_timed(lambda: _generate(engine)))
+            later.append(_timed(lambda: _generate(engine)))
         ours.send(None)
         trainer.join(TIMEOUT_S)
+        linears = engine.engine.decoder.packer._linears
+        packing = min(_timed(lambda: [linear.pack() for linear in linears]).wall for _ in range(repeats))
+        passes = tuple(_pass(linears, rows, repeats) for rows in PASS_ROWS)
         engine.stop()
-    return num_bytes, _best(updates[1:]), _best(copies[1:])
+    best = (_best(found[1:]) for found in (updates, packed, copies, first, later))
+    return Figures(num_bytes, *best, packing, passes)
+
+
+def _pass(linears: Any, rows: int, repeats: int) -> Pass:
+    inputs = {linear.weight.shape[1]: torch.randn(rows, linear.weight.shape[1]) for linear in linears}
+
+    def plain() -> None:
+        for linear in linears:
+            torch.nn.functional.linear(inputs[linear.weight.shape[1]], linear.weight, linear.bias)
+
+    def packed() -> None:
+        for linear in linears:
+            linear(inputs[linear.weight.shape[1]])
+
+    with torch.inference_mode():
+        pairs = [(_timed(plain).wall, _timed(packed).wall) for _ in range(repeats)]
+    return Pass(rows, *(min(found) for found in zip(*pairs)))
+
+
+def _generate(engine: Any) -> None:
+    prompt = tuple(range(1, FIRST_PROMPT + 1))
+    requests = [
+        GenerationRequest(str(row), prompt, SamplingParams(FIRST_TOKENS), seed=row) for row in range(FIRST_ROWS)
+    ]
+    assert len(list(engine.generate(requests))) == FIRST_ROWS
 
 
 def _best(found: list[Seconds]) -> Seconds:
@@ -127,19 +218,34 @@ def _engine(folder: str) -> Any:
     return engine
 
 
-def _update(engine: Any, trainer: Connection, group: Any, memory: SharedMemory, version: int) -> Seconds:
+def _update(
+    engine: Any, trainer: Connection, group: Any, memory: SharedMemory, version: int, *, wait: bool
+) -> tuple[Seconds, Seconds]:
+    """Until it is confirmed, and until all is packed, if that is waited for."""
     trainer.send(version)
     receiver = SharedMemoryReceiver(group, memory, trainer.recv())
-    wall, cpu = time.perf_counter(), time.process_time()
+    began = Seconds(time.perf_counter(), time.process_time())
     assert engine.update_weights(receiver) == receiver.manifest.digest
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    return Seconds(wall, cpu + trainer.recv())
+    confirmed = _since(began)
+    if wait:
+        engine.engine.decoder.packer.wait()
+    packed = _since(began)
+    theirs = trainer.recv()
+    return Seconds(confirmed.wall, confirmed.cpu + theirs), Seconds(packed.wall, packed.cpu + theirs)
+
+
+def _since(began: Seconds) -> Seconds:
+    return Seconds(time.perf_counter() - began.wall, time.process_time() - began.cpu)
+
+
+def _timed(action: Callable[[], Any]) -> Seconds:
+    began = Seconds(time.perf_counter(), time.process_time())
+    action()
+    return _since(began)
 
 
 def _copy(source: torch.Tensor, target: torch.Tensor) -> Seconds:
-    wall, cpu = time.perf_counter(), time.process_time()
-    target.copy_(source)
-    return Seconds(time.perf_counter() - wall, time.process_time() - cpu)
+    return _timed(lambda: target.copy_(source))
 
 
 def _join(port: int, rank: int) -> Any:
@@ -151,3 +257,11 @@ def _free_port() -> int:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
     return port
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=5)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    print(*measure(asked.repeats).lines(), sep="\n")

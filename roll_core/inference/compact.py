@@ -6,7 +6,8 @@ the query heads of a group share its keys as rows of one product, and never comp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from roll_core.inference.compact_model import CompactLayer, Rotation
 from roll_core.inference.decoder import Compaction, Decoder, Features, PrefilledPrompt
 from roll_core.inference.key_value_cache import KeyValueCache
 from roll_core.inference.linear import Linear
+from roll_core.inference.packer import Packer
 
 
 class CompactDecoder(Decoder):
@@ -31,7 +33,7 @@ class CompactDecoder(Decoder):
         inner: Any = model.get_submodule("model")
         head: Any = model.get_submodule("lm_head")
         self.embedding, self.norm = inner.embed_tokens, inner.norm
-        self.head = Linear(head.weight, head.bias)
+        self.head = Linear(head.weight, head.bias, [head.weight])
         self.vocab_size = int(head.weight.shape[0])
         self.query_heads, self.key_heads = config.num_attention_heads, config.num_key_value_heads
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -46,6 +48,7 @@ class CompactDecoder(Decoder):
                 CompactLayer(layer, self.query_heads, self.key_heads, self.head_dim) for layer in inner.layers
             ]
             self.rotation = Rotation(inner.rotary_emb, weight.dtype, weight.device)
+        self.packer = Packer([*(linear for layer in self.layers for linear in layer.linears), self.head])
         self.cache = KeyValueCache(len(self.layers), self.key_heads, self.head_dim, weight.dtype, weight.device)
 
     def prefill(
@@ -133,12 +136,15 @@ class CompactDecoder(Decoder):
     def free(self) -> None:
         """Give the cache's memory back, and let go of fused and packed matrices."""
         self.cache = self.cache.empty()
+        self.packer.stop()
         self.layers = []
         del self.head
 
-    def refresh(self) -> None:
-        """Read again the few weights that are kept as copies."""
+    @contextmanager
+    def changing(self) -> Iterator[Callable[[torch.Tensor], None]]:
+        """Packs weights again as they come, and goes on after the block."""
+        self.packer.begin()
+        yield self.packer.changed
         with torch.no_grad():
-            self.head.refresh()
             for layer in self.layers:
-                layer.refresh()
+                layer.copy_head_norms()

@@ -1,7 +1,7 @@
 """Dense Llama, Qwen2 and Qwen3 models as plain matrices, for few and large kernel calls per token.
 
 Projections of the same input are fused into one matrix. The module's own parameters become views of it, so copying
-new weights into the module changes what is computed here, after a `refresh` of what is packed or copied.
+new weights into the module changes what is computed here, once what is packed or copied was made anew.
 
 Shapes: T tokens of any rows, E hidden size, Q query heads, H key heads, D head size, h = D / 2.
 """
@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from roll_core.inference.linear import fused
+from roll_core.inference.linear import Linear, fused
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 """Model types computed here, each with the only class whose code was compared."""
@@ -53,16 +53,15 @@ class CompactLayer:
         self.gate_up = fused(mlp.gate_proj, mlp.up_proj)
         self.down = fused(mlp.down_proj)
         self.head_norms = (attention.q_norm, attention.k_norm) if hasattr(attention, "q_norm") else None
-        self._copy_head_norms()
+        self.copy_head_norms()
 
-    def refresh(self) -> None:
-        """Read again what is kept as a copy: packed weights, and the head norms."""
-        for linear in (self.qkv, self.out, self.gate_up, self.down):
-            linear.refresh()
-        self._copy_head_norms()
+    @property
+    def linears(self) -> tuple[Linear, ...]:
+        """The layer's projections, in the order they are used."""
+        return self.qkv, self.out, self.gate_up, self.down
 
-    def _copy_head_norms(self) -> None:
-        """The head norms as one weight per query and key head."""
+    def copy_head_norms(self) -> None:
+        """Read the head norms again, which are kept as one weight per query and key head."""
         self.head_norm: torch.Tensor | None = None
         if self.head_norms is not None:
             query_norm, key_norm = self.head_norms

@@ -7,7 +7,8 @@ same order; both follow the same `Compaction` when requests end.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -95,5 +96,7 @@ class Decoder(ABC):
     def free(self) -> None:
         """Forget every row, give all memory back, and let go of the weights. The decoder is not used again."""
 
-    def refresh(self) -> None:
-        """The model's weights have changed in place."""
+    @contextmanager
+    def changing(self) -> Iterator[Callable[[torch.Tensor], None]]:
+        """The model's weights change in place inside the block, all of them; what it gets is told of each that has."""
+        yield lambda weight: None

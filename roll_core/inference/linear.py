@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor, Future
 
 import torch
 from torch import nn
@@ -17,18 +18,40 @@ microseconds more to call, which small matrices do not win back. For 8 rows and 
 class Linear:
     """One projection.
 
-    A packed weight is a second copy, in blocks as the kernel reads them; `refresh` makes it anew from the first.
+    A packed weight is a second copy, in blocks as the kernel reads them, made anew by `pack` whenever the weight has
+    changed in place.
+
+    Args:
+        parts: the parameters that the weight consists of.
     """
 
-    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
-        self.weight, self.bias = weight, bias
-        self.refresh()
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, parts: Sequence[torch.Tensor]) -> None:
+        self.weight, self.bias, self.parts = weight, bias, tuple(parts)
+        self.is_packed = _is_faster_packed(weight)
+        self._packed: torch.Tensor | None = None
+        self._packing: Future[None] | None = None
+        self.pack()
 
-    def refresh(self) -> None:
-        """The weight has changed in place."""
-        self._packed = _packed(self.weight)
+    def pack(self) -> None:
+        """Pack the weight as it is now, unless it is one that is used as it is."""
+        if self.is_packed:
+            # Let go of the old copy first, so that the new one can have its memory: fresh pages cost half as much
+            # again as packing does.
+            self._packed = None
+            self._packed = _packed(self.weight)
+
+    def pack_in(self, pool: Executor) -> None:
+        """Let a pool's thread pack the weight; the next product waits for it."""
+        self._packing = pool.submit(self.pack)
+
+    def wait(self) -> None:
+        """Return when the weight is packed."""
+        if self._packing is not None:
+            self._packing.result()
+            self._packing = None
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        self.wait()
         if self._packed is None:
             return F.linear(x, self.weight, self.bias)
         projected: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, "none", [], "")
@@ -36,6 +59,7 @@ class Linear:
 
     def added_to(self, residual: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """The projection of x plus the residual, which may be overwritten."""
+        self.wait()
         if self._packed is None:
             residual.addmm_(x, self.weight.t())
             return residual if self.bias is None else residual.add_(self.bias)
@@ -49,7 +73,7 @@ def fused(*linears: nn.Linear) -> Linear:
     weight = _fuse([linear.weight for linear in linears], sizes)
     biases = [linear.bias for linear in linears if linear.bias is not None]
     assert len(biases) in (0, len(linears))
-    return Linear(weight, _fuse(biases, sizes) if biases else None)
+    return Linear(weight, _fuse(biases, sizes) if biases else None, [linear.weight for linear in linears])
 
 
 def _fuse(parameters: Sequence[torch.Tensor], sizes: Sequence[int]) -> torch.Tensor:
@@ -59,12 +83,15 @@ def _fuse(parameters: Sequence[torch.Tensor], sizes: Sequence[int]) -> torch.Ten
     return whole
 
 
-def _packed(weight: torch.Tensor) -> torch.Tensor | None:
-    """The weight in the kernel's own layout; None where the plain layout is as fast, or where there is no kernel."""
+def _is_faster_packed(weight: torch.Tensor) -> bool:
+    """Whether there is a kernel for packed weights, and this one is so large that it pays."""
     is_plain_processor = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.bfloat16)
     has_kernel = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    if not (is_plain_processor and has_kernel) or weight.numel() < PACKED_ENTRIES:
-        return None
+    return is_plain_processor and has_kernel and weight.numel() >= PACKED_ENTRIES
+
+
+def _packed(weight: torch.Tensor) -> torch.Tensor:
+    """The weight in the kernel's own layout."""
     with torch.no_grad():
         packed: torch.Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
     return packed

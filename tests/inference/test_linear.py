@@ -23,15 +23,15 @@ def test_a_projection_is_the_models_own(sizes: tuple[int, int], bias: bool, rows
     layer = nn.Linear(*sizes, bias=bias)
     x, residual = torch.randn(rows, sizes[0]), torch.randn(rows, sizes[1])
     with torch.inference_mode():
-        ours = Linear(layer.weight, layer.bias)
+        ours = Linear(layer.weight, layer.bias, [layer.weight])
         torch.testing.assert_close(ours(x), layer(x), atol=1e-5, rtol=1e-5)
         expected = residual + layer(x)
         torch.testing.assert_close(ours.added_to(residual.clone(), x), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_large_weights_are_packed_on_a_plain_processor() -> None:
-    assert Linear(torch.zeros(*reversed(SIZES["packed"])), None)._packed is not None
-    assert Linear(torch.zeros(*reversed(SIZES["plain"])), None)._packed is None
+    for name, (inputs, outputs) in SIZES.items():
+        assert Linear(torch.zeros(outputs, inputs), None, ()).is_packed == (name == "packed")
 
 
 def test_fused_projections_stand_side_by_side_and_follow_new_weights(sizes: tuple[int, int]) -> None:
@@ -42,5 +42,5 @@ def test_fused_projections_stand_side_by_side_and_follow_new_weights(sizes: tupl
         for layer in layers:
             layer.weight.copy_(torch.randn_like(layer.weight) / 16)
             layer.bias.copy_(torch.randn_like(layer.bias))
-        both.refresh()
+        both.pack()
         torch.testing.assert_close(both(x), torch.cat([layer(x) for layer in layers], dim=1), atol=1e-5, rtol=1e-5)
