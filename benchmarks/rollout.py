@@ -193,6 +193,8 @@ class Row:
     best: dict[str, tuple[float, float]]
     limit: float
     """Tokens per processor second of the matrix products alone."""
+    load: float
+    """Processes that wanted to run meanwhile, this one included."""
 
     def ratio(self, other: str, clock: int) -> float:
         """How many times hf_infer is as fast, by the wall clock (0) or the processor's (1)."""
@@ -214,6 +216,7 @@ class Row:
             f"{self.ratio('vllm', 0):.2f}" if has_vllm else "-",
             f"{self.limit:.0f}",
             f"{100 * rates['compact'] / self.limit:.0f} %",
+            f"{self.load:.1f}",
         ]
 
 
@@ -231,6 +234,7 @@ COLUMNS = (
     "by the wall",
     "limit",
     "of limit",
+    "load",
 )
 
 
@@ -258,7 +262,8 @@ def measure(name: str, batches: Sequence[int], repeats: int, vllm_python: Path |
                 for _ in range(repeats):
                     for label, run in runs.items():
                         best[label] = min(best[label], run(), key=lambda pair: pair[1])
-                yield Row(name, parameters, batch, "mixed" if mixed else "equal", work.num_tokens, best, limit)
+                lengths = "mixed" if mixed else "equal"
+                yield Row(name, parameters, batch, lengths, work.num_tokens, best, limit, load_average())
         for engine in engines.values():
             engine.stop()
         if vllm is not None:

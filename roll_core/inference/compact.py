@@ -19,20 +19,21 @@ from roll_core.inference.decoder import Compaction, Decoder, Features, Prefilled
 from roll_core.inference.key_value_cache import KeyValueCache
 from roll_core.inference.linear import Linear
 from roll_core.inference.packer import Packer
+from roll_core.inference.rms_norm import ResidualNorm
 
 
 class CompactDecoder(Decoder):
     """Reads the weights of a transformers model that `why_not_compact` has nothing against.
 
-    Shapes: N rows, U prompts read together, P columns of the longest, T tokens, E hidden size, Q query heads,
-    H key heads, G = Q / H, W columns of the cache, D head size, V vocabulary.
+    Shapes: N rows, U prompts read together, P columns of the longest, T tokens, R columns of the residual stream,
+    Q query heads, H key heads, G = Q / H, W columns of the cache, D head size, V vocabulary.
     """
 
     def __init__(self, model: nn.Module) -> None:
         config: Any = model.config
         inner: Any = model.get_submodule("model")
         head: Any = model.get_submodule("lm_head")
-        self.embedding, self.norm = inner.embed_tokens, inner.norm
+        self.embedding, self.last_norm = inner.embed_tokens, inner.norm
         self.head = Linear(head.weight, head.bias, [head.weight])
         self.vocab_size = int(head.weight.shape[0])
         self.query_heads, self.key_heads = config.num_attention_heads, config.num_key_value_heads
@@ -44,8 +45,10 @@ class CompactDecoder(Decoder):
         self.has_attention_kernel = weight.device.type != "cpu" or weight.dtype is not torch.float32
         self.nothing = weight.new_empty(1, 1, 1)
         with torch.no_grad():
+            self.norm = ResidualNorm(weight.shape[1], inner.norm.variance_epsilon, weight.dtype, weight.device)
             self.layers = [
-                CompactLayer(layer, self.query_heads, self.key_heads, self.head_dim) for layer in inner.layers
+                CompactLayer(layer, self.norm, self.query_heads, self.key_heads, self.head_dim)
+                for layer in inner.layers
             ]
             self.rotation = Rotation(inner.rotary_emb, weight.dtype, weight.device)
         self.packer = Packer([*(linear for layer in self.layers for linear in layer.linears), self.head])
@@ -60,18 +63,18 @@ class CompactDecoder(Decoder):
         padded = torch.tensor([[*prompt, *[0] * (width - len(prompt))] for prompt in prompts], device=device)
         rotation = self.rotation.at(torch.arange(width, device=device), width)
         rotation = rotation.repeat(num_prompts, *[1] * (rotation.dim() - 1))
-        x_TE = F.embedding(padded.flatten(), self.embedding.weight)
+        x_TR = self.norm.widen(F.embedding(padded.flatten(), self.embedding.weight))
         cache = []
         for layer in self.layers:
-            query_key, value = layer.project(x_TE)
+            query_key, value = layer.project(x_TR)
             query_key = self.rotation.apply(query_key, rotation)
             heads = torch.cat([query_key, value], dim=1).view(num_prompts, width, -1, self.head_dim).transpose(1, 2)
             query, key, value = torch.split(heads, [self.query_heads, self.key_heads, self.key_heads], dim=1)
             cache += [key, value]
-            x_TE = layer.finish(x_TE, self._attend_causally(query, key, value))
+            layer.finish(x_TR, self._attend_causally(query, key, value))
         lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
         last = torch.arange(num_prompts, device=device) * width + lengths - 1
-        logits_UV = self._logits(x_TE.index_select(0, last))
+        logits_UV = self._logits(x_TR.index_select(0, last))
         stacked = torch.stack(cache)
         return [
             PrefilledPrompt(logits_UV[row], (stacked[:, row, :, : len(prompt)],), len(prompt))
@@ -94,7 +97,7 @@ class CompactDecoder(Decoder):
         columns = self.cache.next_columns()
         rotation = self.rotation.at(self.cache.positions(), self.cache.end)
         mask = self.cache.mask()
-        x = F.embedding(tokens_N, self.embedding.weight)
+        x = self.norm.widen(F.embedding(tokens_N, self.embedding.weight))
         for index, layer in enumerate(self.layers):
             query_key, value = layer.project(x)
             query_key = self.rotation.apply(query_key, rotation)
@@ -102,7 +105,7 @@ class CompactDecoder(Decoder):
             columns.write[2 * index].copy_(key)
             columns.write[2 * index + 1].copy_(value)
             attended = self._attend(query, columns.read[2 * index], columns.read[2 * index + 1], mask)
-            x = layer.finish(x, attended)
+            layer.finish(x, attended)
         return self._logits(x)
 
     def _attend(
@@ -121,9 +124,7 @@ class CompactDecoder(Decoder):
         return torch.bmm(torch.softmax(scores, dim=-1), values.flatten(0, 1)).view(num_rows, -1)
 
     def _logits(self, x: torch.Tensor) -> torch.Tensor:
-        norm = self.norm
-        normed = F.rms_norm(x, norm.weight.shape, norm.weight, norm.variance_epsilon)
-        return self.head(normed)
+        return self.head(self.norm(x, self.last_norm.weight))
 
     def leave(self, compaction: Compaction) -> None:
         """Move the last rows into the gaps."""

@@ -3,7 +3,8 @@
 Projections of the same input are fused into one matrix. The module's own parameters become views of it, so copying
 new weights into the module changes what is computed here, once what is packed or copied was made anew.
 
-Shapes: T tokens of any rows, E hidden size, Q query heads, H key heads, D head size, h = D / 2.
+Shapes: T tokens of any rows, E hidden size, R columns of the residual stream, Q query heads, H key heads, D head size,
+h = D / 2.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from roll_core.inference.linear import Linear, fused
+from roll_core.inference.rms_norm import ResidualNorm
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 """Model types computed here, each with the only class whose code was compared."""
@@ -44,10 +46,11 @@ def why_not_compact(model: nn.Module) -> str | None:
 class CompactLayer:
     """The weights of one decoder layer, and what of it needs no other token."""
 
-    def __init__(self, layer: Any, num_query_heads: int, num_key_heads: int, head_dim: int) -> None:
+    def __init__(self, layer: Any, norm: ResidualNorm, num_query_heads: int, num_key_heads: int, head_dim: int) -> None:
         attention, mlp = layer.self_attn, layer.mlp
         self.query_heads, self.key_heads, self.head_dim = num_query_heads, num_key_heads, head_dim
         self.norm_in, self.norm_out = layer.input_layernorm, layer.post_attention_layernorm
+        self.norm = norm
         self.qkv = fused(attention.q_proj, attention.k_proj, attention.v_proj)
         self.out = fused(attention.o_proj)
         self.gate_up = fused(mlp.gate_proj, mlp.up_proj)
@@ -61,31 +64,31 @@ class CompactLayer:
         return self.qkv, self.out, self.gate_up, self.down
 
     def copy_head_norms(self) -> None:
-        """Read the head norms again, which are kept as one weight per query and key head."""
+        """Read the head norms again, which are kept as one weight per query and key head, times sqrt(D)."""
         self.head_norm: torch.Tensor | None = None
         if self.head_norms is not None:
             query_norm, key_norm = self.head_norms
             weights = [query_norm.weight.expand(self.query_heads, -1), key_norm.weight.expand(self.key_heads, -1)]
-            self.head_norm = torch.cat(weights)
-            self.head_norm_eps = query_norm.variance_epsilon
+            self.head_norm = torch.cat(weights) * self.head_dim**0.5
+            self.head_norm_eps = self.head_dim * query_norm.variance_epsilon
 
-    def project(self, x_TE: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def project(self, x_TR: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Queries and keys [T, Q + H, D], not yet rotated, and values [T, H, D]."""
-        norm = self.norm_in
-        normed = F.rms_norm(x_TE, norm.weight.shape, norm.weight, norm.variance_epsilon)
-        heads = self.qkv(normed).view(len(x_TE), -1, self.head_dim)
+        heads = self.qkv(self.norm(x_TR, self.norm_in.weight)).view(len(x_TR), -1, self.head_dim)
         query_key, value = torch.split(heads, [self.query_heads + self.key_heads, self.key_heads], dim=1)
         if self.head_norm is not None:
-            query_key = F.rms_norm(query_key, (self.head_dim,), None, self.head_norm_eps) * self.head_norm
+            # x / sqrt(mean + epsilon) = sqrt(D) * x / sqrt(sum + D * epsilon): on plain processors in two thirds of
+            # the time that torch's rms_norm takes.
+            sums = torch.linalg.vecdot(query_key, query_key).add_(self.head_norm_eps)
+            query_key = (query_key * sums.rsqrt_().unsqueeze(-1)).mul_(self.head_norm)
         return query_key, value
 
-    def finish(self, x_TE: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
-        """The layer's output from its input (overwritten) and what its heads attended to [T, Q * D]."""
-        x_TE = self.out.added_to(x_TE, attended)
-        norm = self.norm_out
-        normed = F.rms_norm(x_TE, norm.weight.shape, norm.weight, norm.variance_epsilon)
-        gate, up = self.gate_up(normed).chunk(2, dim=-1)
-        return self.down.added_to(x_TE, F.silu(gate).mul_(up))
+    def finish(self, x_TR: torch.Tensor, attended: torch.Tensor) -> None:
+        """Turn the layer's input into its output, in place, by what its heads attended to [T, Q * D]."""
+        x_TE = x_TR[:, : self.norm.size]
+        self.out.add_to(x_TE, attended)
+        gate, up = self.gate_up(self.norm(x_TR, self.norm_out.weight)).chunk(2, dim=-1)
+        self.down.add_to(x_TE, F.silu(gate).mul_(up))
 
 
 class Rotation:

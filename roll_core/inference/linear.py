@@ -57,14 +57,15 @@ class Linear:
         projected: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, "none", [], "")
         return projected
 
-    def added_to(self, residual: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """The projection of x plus the residual, which may be overwritten."""
+    def add_to(self, residual: torch.Tensor, x: torch.Tensor) -> None:
+        """Add the projection of x to the residual, in place."""
         self.wait()
         if self._packed is None:
             residual.addmm_(x, self.weight.t())
-            return residual if self.bias is None else residual.add_(self.bias)
-        total: torch.Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, residual, self._packed, self.bias, "add")
-        return total
+            if self.bias is not None:
+                residual.add_(self.bias)
+        else:
+            residual.add_(self(x))
 
 
 def fused(*linears: nn.Linear) -> Linear:

@@ -101,7 +101,8 @@ def test_log_probs_are_those_of_one_forward_pass(
             logits = model(torch.tensor([[*prompt, *completion.token_ids]])).logits[0, len(prompt) - 1 : -1]
         scores = torch.log_softmax(logits / (temperature or 1.0), dim=-1)
         expected = scores.gather(1, torch.tensor(completion.token_ids)[:, None])[:, 0]
-        torch.testing.assert_close(torch.tensor(completion.log_probs), expected, atol=1e-5, rtol=0)
+        # Logits of either are up to 7e-6 from those in float64.
+        torch.testing.assert_close(torch.tensor(completion.log_probs), expected, atol=3e-5, rtol=0)
 
 
 @pytest.mark.parametrize(("kind", "name"), [("qwen3", "compact"), ("llama", "compact"), ("gpt_neox", "transformers")])
