@@ -148,7 +148,9 @@ def test_restricted_sampling_reports_log_probs_at_the_temperature_alone(
     asked = sampling(**restriction, temperature=torch.tensor([0.5, 0.0]))
     call: Callable[..., Any] = sampler
     output = call(logits=logits, sampling_metadata=asked) if by_name else call(logits, asked)
-    assert output.logprobs_tensors.logprobs[:, 0].tolist() == pytest.approx([float(value) for value in expected], abs=1e-5)
+    assert output.logprobs_tensors.logprobs[:, 0].tolist() == pytest.approx(
+        [float(value) for value in expected], abs=1e-5
+    )
     assert output.logprobs_tensors.logprobs[:, 1].tolist() == [9.0, 9.0]
 
 
