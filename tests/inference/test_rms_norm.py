@@ -16,7 +16,7 @@ def test_rows_are_normalised_as_torch_does_also_where_epsilon_counts(scale: floa
     norm, weight = ResidualNorm(24, 1e-6, dtype, torch.device("cpu")), torch.randn(24, dtype=dtype)
     for num_tokens in (3, 40, 1):
         x = (scale * torch.randn(num_tokens, 24)).to(dtype)
-        stream = norm.widen(x)
+        stream = norm.widen(x.clone())
         for _ in range(2):
             expected = F.rms_norm(x, (24,), weight, 1e-6)
             torch.testing.assert_close(norm(stream, weight), expected, atol=1e-6, rtol=1e-5)
