@@ -9,10 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from roll_core.config.agentic import CustomEnv, EnvManagerConfig
+from roll_core.config.environment import role_environment
 from roll_core.config.schema import AgenticConfig, DataArgs, GeneratingArgs
 from roll_core.display import RunDisplay
 from roll_core.objects import our_name, resolve_object
-from roll_core.pipelines.launch import Setting
+from roll_core.pipelines.launch import Setting, worker_spec
 from roll_core.pipelines.start import Outcome, Recipe, Started, make_parts, run_pipeline
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 MAX_STEPS = 20
 """Turns of an episode where the config says nothing."""
+
+
+Place = Callable[[EnvManagerConfig], "Environments"]
+"""Makes a manager's environments, wherever they live."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +75,11 @@ def _assemble(config: AgenticConfig, started: Started, words: Words) -> AgenticP
         # The others take over: a death is no reason to end whatever the run waits for.
         waiter.unwatch(engines)
     make = make_async_collector if config.is_free else partial(make_collector, purpose="train")
-    collector = make(config, engines, waiter, words, notify=notify)
+    place = partial(environments_of, config, started.setting)
+    collector = make(config, engines, waiter, words, notify=notify, place=place)
     held_out = None
     if config.val_env_manager is not None:
-        held_out = make_collector(config, engines, waiter, words, "val", notify)
+        held_out = make_collector(config, engines, waiter, words, "val", notify, place)
     parts = make_parts(
         started,
         collector=collector,
@@ -93,15 +99,17 @@ def make_collector(
     words: Words,
     purpose: str,
     notify: Callable[[str], None] = lambda text: None,
+    place: Place | None = None,
 ) -> EnvCollector:
     """Collects the episodes of a purpose in lockstep; each purpose has seeds of its own.
 
-    "train" and "rollout" play in the environments of `train_env_manager`, "val" in those of `val_env_manager`.
+    "train" and "rollout" play in the environments of `train_env_manager`, "val" in those of `val_env_manager`. They
+    live beside this process, or where `place` puts them.
     """
     from roll_core.rollout.env_collector import EnvCollector
     from roll_core.rollout.env_rollout import EnvRollout
 
-    stage = _stage(config, words, purpose)
+    stage = _stage(config, words, purpose, place or partial(pool_of, config))
     manager, dialogue = stage.manager, words.dialogue
     rollout = EnvRollout(engines, stage.pool, waiter, dialogue, stage.styles, config.seed, notify, most_running(config))
     return EnvCollector(
@@ -117,13 +125,18 @@ def make_collector(
 
 
 def make_async_collector(
-    config: AgenticConfig, engines: WorkerGroup, waiter: Waiter, words: Words, notify: Callable[[str], None]
+    config: AgenticConfig,
+    engines: WorkerGroup,
+    waiter: Waiter,
+    words: Words,
+    notify: Callable[[str], None],
+    place: Place,
 ) -> AsyncEnvCollector:
     """Collects the episodes of the training at a free pace, and while it trains where the config says so."""
     from roll_core.rollout.env_async_collector import AsyncEnvCollector
     from roll_core.rollout.env_flow import EpisodeFlow, GroupShape
 
-    stage = _stage(config, words, "train")
+    stage = _stage(config, words, "train", place)
     manager = stage.manager
     flow = EpisodeFlow(
         engines,
@@ -160,10 +173,9 @@ class _Stage:
     drops: GroupFilter | None
 
 
-def _stage(config: AgenticConfig, words: Words, purpose: str) -> _Stage:
+def _stage(config: AgenticConfig, words: Words, purpose: str, place: Place) -> _Stage:
     from roll_core.pipelines.sampling import sampling_params
     from roll_core.rollout.env_groups import GroupOrder, tags_of_groups
-    from roll_core.rollout.env_pool import EnvPool
 
     manager, batch_size = config.train_env_manager, config.rollout_batch_size
     if purpose == "val":
@@ -177,17 +189,50 @@ def _stage(config: AgenticConfig, words: Words, purpose: str) -> _Stage:
     tags = tags_of_groups(manager.tags, manager.num_env_groups, manager.num_groups_partition)
     return _Stage(
         manager,
-        EnvPool(
-            kinds_of(config, manager),
-            num_processes(config, manager),
-            config.env_monitor.hung_timeout,
-            limits_of(config, manager),
-        ),
+        place(manager),
         {tag: style_of(config, tag) for tag in manager.tags},
         GroupOrder(tags, config.seed, purpose),
         sampling_params(sampling, words.stop_token_ids),
         batch_size // manager.group_size,
         _filter(config, manager, "val" if purpose == "val" else "train"),
+    )
+
+
+def pool_of(config: AgenticConfig, manager: EnvManagerConfig) -> Environments:
+    """Environments in processes beside this one."""
+    from roll_core.rollout.env_pool import EnvPool
+
+    number = num_processes(config, manager)
+    return EnvPool(kinds_of(config, manager), number, config.env_monitor.hung_timeout, limits_of(config, manager))
+
+
+def environments_of(config: AgenticConfig, setting: Setting, manager: EnvManagerConfig) -> Environments:
+    """Where environments live: in processes beside the driver, or in workers that are dealt to the nodes of the run.
+
+    Workers are as many as the manager's `world_size`, where that is more than one, else one for each of several nodes.
+    """
+    from roll_core.cluster.nodes import Place as WorkerPlace
+    from roll_core.cluster.nodes import cluster_nodes
+    from roll_core.rollout.env_remote import launch_environments
+
+    count = manager.world_size or 1
+    if count == 1 and config.node_count == 1:
+        return pool_of(config, manager)
+    nodes = cluster_nodes(setting.platform, config.node_count, config.devices_per_node(setting.platform))
+    count = count if count > 1 else len(nodes)
+    settings = {
+        "num_processes": max(1, -(-num_processes(config, manager) // count)),
+        "deadline_s": config.env_monitor.hung_timeout,
+        # A bound for all is kept by each keeping its part of it.
+        "limits": {tag: max(1, limit // count) for tag, limit in limits_of(config, manager).items()},
+    }
+    return launch_environments(
+        [worker_spec(setting, manager.name or "env_manager", manager, rank, count, "") for rank in range(count)],
+        [WorkerPlace(nodes[rank % len(nodes)], ()) for rank in range(count)],
+        setting.platform,
+        role_environment(config, manager, manager.name or "env_manager", setting.platform),
+        kinds_of(config, manager),
+        settings,
     )
 
 

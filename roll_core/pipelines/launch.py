@@ -208,16 +208,22 @@ class _Start:
         return WorkerGroup.launch(ShapingWorker, specs, [None], self.setting.platform, environment, arguments=(config,))
 
     def _spec(self, name: str, role: WorkerConfig, rank: int, world_size: int, strategy: str) -> WorkerSpec:
-        config = self.setting.config
-        context = WorkerContext(
-            role=name, rank=rank, world_size=world_size, seed=config.seed, timeout_s=60.0 * role.backend_timeout
-        )
-        return WorkerSpec(
-            context=context,
-            role=role,
-            platform_target=self.setting.resolved_platform.target,
-            strategy_target=strategy,
-            plugins=self.setting.plugins,
-            log_file=self.setting.log_dir / f"{name}-{rank}.log",
-            working_dir=Path.cwd(),
-        )
+        return worker_spec(self.setting, name, role, rank, world_size, strategy)
+
+
+def worker_spec(
+    setting: Setting, name: str, role: WorkerConfig, rank: int, world_size: int, strategy: str
+) -> WorkerSpec:
+    """What a worker of a role is told; `strategy` is the target of its strategy, or empty."""
+    context = WorkerContext(
+        role=name, rank=rank, world_size=world_size, seed=setting.config.seed, timeout_s=60.0 * role.backend_timeout
+    )
+    return WorkerSpec(
+        context=context,
+        role=role,
+        platform_target=setting.resolved_platform.target,
+        strategy_target=strategy,
+        plugins=setting.plugins,
+        log_file=setting.log_dir / f"{name}-{rank}.log",
+        working_dir=Path.cwd(),
+    )

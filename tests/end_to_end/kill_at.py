@@ -1,6 +1,8 @@
 """Run a config and kill this process, as kill -9 would, at a chosen point of a chosen step.
 
 python kill_at.py CONFIG [key=value ...]   with KILL_AT="train 4" or "checkpoint 4"
+
+For an agentic config with KILL_PIPELINE=agentic.
 """
 
 import os
@@ -39,7 +41,7 @@ def main() -> None:
             return finish(self, current, *rest)
 
         CheckpointFolder.finish = finish_or_die  # type: ignore[method-assign]
-    run_config(load_config_file(sys.argv[1], sys.argv[2:], pipeline="rlvr"))
+    run_config(load_config_file(sys.argv[1], sys.argv[2:], pipeline=os.environ.get("KILL_PIPELINE", "rlvr")))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,148 @@
+"""Steps per hour of the frozen lake where one environment in ten is slow, played in three ways, side by side.
+
+    python benchmarks/async_envs.py [--steps 12] [--rounds 1] [--seed 0] [--folder FOLDER]
+
+One environment in ten sleeps 50 times as long as the others before each of its steps (`sleepy_lake.py`), as one does
+that waits for a sandbox or a site elsewhere. The ways:
+
+    sync    lockstep: all environments take a turn, then all of them do again; nothing is trained meanwhile
+    free    each environment goes on as soon as its own answer is there; nothing is trained meanwhile
+    async   as free, with async_generation_ratio 1: episodes flow while the trainer trains, at most one step old
+
+All have one engine and one trainer in processes of their own, the same model, lakes, number of environments, learning
+rate and number of steps. Rounds alternate between the ways. Seconds are those of `time/step_total` without validations
+and without the first two steps, which warm up. Wanted: twice the steps per hour of sync for async, and no episode older
+than async_generation_ratio allows, which is checked for every episode of every step. Exits with 1 where one is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, median
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "agentic_frozen_lake"))
+
+import prepare
+from machine import QUIET, ROOT, busy_cores, load_average, write_record
+from sleepy_lake import LATE, ONE_IN, SECONDS
+
+WANTED = 2.0
+WARM = 2
+MODES = {
+    "sync": ["async_generation_ratio=0", "train_env_manager.pace=lockstep"],
+    "free": ["async_generation_ratio=0", "train_env_manager.pace=free"],
+    "async": ["async_generation_ratio=1"],
+}
+BOUNDS = {"sync": 0, "free": 0, "async": 1}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run: seconds of its steps after the warm ones, successes before and after, the oldest episode's age."""
+
+    mode: str
+    seconds: list[float]
+    before: float
+    after: float
+    oldest: float
+    load: float
+
+    @property
+    def steps_per_hour(self) -> float:
+        """Steps per hour at the pace of this run."""
+        return 3600 * len(self.seconds) / sum(self.seconds)
+
+
+def main() -> None:
+    """All runs, then a table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, help="where runs write; by default a folder that is removed")
+    parser.add_argument("--model", type=Path, help="a model that the example has made; by default one is made")
+    given = parser.parse_args()
+    print(f"{busy_cores():.1f} cores are busy before this begins; load {load_average():.1f}", flush=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.folder or Path(temporary)
+        model = given.model or prepare.prepare(folder / "assets", given.seed)
+        results = [
+            run(mode, folder / f"{mode}-{number}", model.resolve(), given.steps, given.seed)
+            for number in range(given.rounds)
+            for mode in MODES
+        ]
+    print_table(results)
+    record = {f"{one.mode} {number}": vars(one) for number, one in enumerate(results)}
+    print(f"record: {write_record('async_envs', ('torch', 'ray', 'transformers'), record)}")
+    if any(one.oldest > BOUNDS[one.mode] for one in results):
+        sys.exit("an episode was older than async_generation_ratio allows")
+
+
+def run(mode: str, folder: Path, model: Path, steps: int, seed: int) -> Result:
+    """One run in a process of its own."""
+    folder = folder.resolve()
+    overrides = [
+        f"seed={seed}",
+        f"max_steps={steps}",
+        f"eval_steps={steps}",
+        "save_steps=0",
+        "actor_infer.device_mapping=[1]",
+        f"custom_envs.Lake.env_type={Path(__file__).parent / 'sleepy_lake.py'}:SleepyLake",
+        # Held-out lakes are of the same kind; a few of them do.
+        "val_batch_size=32",
+        "val_env_manager.num_env_groups=32",
+        f"pretrain={model}",
+        f"output_dir={folder}",
+        f"logging_dir={folder / 'logs'}",
+        f"checkpoint_config.output_dir={folder / 'checkpoints'}",
+        f"tracker_kwargs.log_dir={folder / 'tensorboard'}",
+        f"rollout_dump_dir={folder / 'rollouts'}",
+        *MODES[mode],
+    ]
+    config = ROOT / "examples" / "agentic_frozen_lake" / "cpu.yaml"
+    command = [sys.executable, "-m", "roll_core", "run", str(config), *overrides]
+    done = subprocess.run(
+        command, env={**os.environ, **QUIET}, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    if done.returncode != 0:
+        sys.exit(done.stdout)
+    [file] = folder.rglob("metrics.jsonl")
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    successes = [record["val/success"] for record in records if "val/success" in record]
+    timed = [record for record in records if record["step"] > WARM]
+    seconds = [record["time/step_total"] - record.get("time/step_val", 0.0) for record in timed]
+    oldest = max(record.get("scheduler/off_policy_max", 0.0) for record in records)
+    result = Result(mode, seconds, successes[0], successes[-1], oldest, load_average())
+    print(f"{mode}: {result.steps_per_hour:.0f} steps/h, {median(seconds):.2f} s per step", flush=True)
+    return result
+
+
+def print_table(results: Sequence[Result]) -> None:
+    """One row per way, over all rounds, and the ratios to sync beside what is wanted."""
+    print(f"\nsteps of environments take {SECONDS:g} s, those of one environment in {ONE_IN} {SECONDS * LATE:g} s")
+    print(f"{'':<8}{'steps/h':>10}{'s per step':>12}{'x sync':>8}{'before':>8}{'after':>8}{'oldest':>8}{'load':>7}")
+    pace: dict[str, float] = {}
+    for mode in MODES:
+        ours = [one for one in results if one.mode == mode]
+        seconds = [second for one in ours for second in one.seconds]
+        pace[mode] = 3600 * len(seconds) / sum(seconds)
+        print(
+            f"{mode:<8}{pace[mode]:>10.0f}{median(seconds):>12.2f}{pace[mode] / pace['sync']:>8.2f}"
+            f"{mean(one.before for one in ours):>8.2f}{mean(one.after for one in ours):>8.2f}"
+            f"{max(one.oldest for one in ours):>8.0f}{mean(one.load for one in ours):>7.1f}"
+        )
+    ratio = pace["async"] / pace["sync"]
+    print(f"async / sync: {ratio:.2f} (wanted {WANTED:g}: {'yes' if ratio >= WANTED else 'no'})")
+
+
+if __name__ == "__main__":
+    main()
