@@ -41,7 +41,7 @@ class ChatServer:
 
 
 @contextmanager
-def chat_server(say: Callable[[str], Answer | str]) -> Iterator[ChatServer]:
+def chat_server(say: Callable[[str], Answer | str], port: int = 0) -> Iterator[ChatServer]:
     state = ChatServer("")
     lock = threading.Lock()
     open_now = 0
@@ -81,7 +81,7 @@ def chat_server(say: Callable[[str], Answer | str]) -> Iterator[ChatServer]:
         def log_message(self, *_: Any) -> None:
             """Tests print nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     state.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

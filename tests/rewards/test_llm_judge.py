@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import socket
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -122,6 +125,24 @@ def test_a_server_that_is_not_there_is_an_error() -> None:
         pass
     score = judge(server, tries=2).score(SAMPLE)
     assert score.status is Status.ERROR and "asked 2 times: Connection" in score.reason
+
+
+def test_a_server_that_dies_and_comes_back_is_waited_for() -> None:
+    with chat_server(honest) as server:
+        assert judge(server).score(SAMPLE).status is Status.OK
+    port = int(server.url.split(":")[2].split("/")[0])
+    patient = judge(server)
+    patient.api = replace(patient.api, tries=1000, first_pause_s=0.02, budget_s=120.0)
+    with ThreadPoolExecutor(1) as thread:
+        # In its place is something that hangs up, until it was asked twice.
+        with socket.create_server(("127.0.0.1", port)) as dying:
+            scoring = thread.submit(patient.score, SAMPLE)
+            for _ in range(2):
+                dying.accept()[0].close()
+        with chat_server(honest, port) as revived:
+            score = scoring.result(timeout=120)
+    assert score.status is Status.OK and score.score == 1.0
+    assert score.costs["judge_retries"] >= 2.0 and len(revived.requests) == 1
 
 
 @pytest.mark.parametrize("reply", ["I do not know", "Perhaps", "", None])
