@@ -75,6 +75,7 @@ bench: install
 	$(BIN)/python benchmarks/rollout.py
 	$(BIN)/python benchmarks/rlvr_step.py
 	$(BIN)/python benchmarks/async_rollout.py
+	$(BIN)/python benchmarks/async_envs.py
 	$(BIN)/python benchmarks/transport.py
 	$(BIN)/python benchmarks/memory_plan.py
 	$(BIN)/python benchmarks/tiled_mlp.py
