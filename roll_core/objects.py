@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from roll_core.errors import RollError
+from roll_core.source_names import name_problem
 
 
 class ObjectError(RollError):
@@ -145,7 +146,7 @@ def _file_problem(spec: str, kind: str) -> str | None:
         return f"no file '{path}' for {kind} '{spec}'\n  looked at: {Path(absolute_spec(str(path)))}"
     if not name or not all(part.isidentifier() for part in name.split(".")):
         return f"{kind} '{spec}' does not say which object of the file it means\n  write: {path}:name"
-    return None
+    return name_problem(path.expanduser(), name.partition(".")[0], f"{kind} '{spec}'")
 
 
 def _not_built(spec: str, name: str, builtins: Mapping[str, str], kind: str) -> str:

@@ -25,6 +25,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "roll_core.migration",
         "roll_core.names",
         "roll_core.objects",
+        "roll_core.source_names",
     ),
     "hooks": ("roll_core.hookspecs",),
     "resolve": ("roll_core.plugin_rules", "roll_core.plugins", "roll_core.resolve"),

@@ -141,7 +141,7 @@ def test_published_paths_that_nobody_knows_are_refused_without_importing() -> No
 
 def test_specs_are_checked_without_importing(file: Path) -> None:
     never = file.with_name("never_loaded.py")
-    never.write_text("raise RuntimeError('loaded')")
+    never.write_text("anything = 1\nraise RuntimeError('loaded')")
     assert spec_problem(f"{never}:anything", BUILTINS, "thing") is None
     assert spec_problem("some_package.module:name", BUILTINS, "thing") is None
     assert spec_problem("two words", BUILTINS, "thing") is not None

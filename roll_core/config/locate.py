@@ -37,7 +37,9 @@ def find_file(path: str | Path) -> Path:
         for candidate in _spellings(folder / path.name):
             if candidate.is_file():
                 return candidate.resolve()
-    raise _not_found(str(path), folders, path.name)
+    # A folder in place of a file: what is in it is what may have been meant.
+    inside = [folder / path.name for folder in folders if (folder / path.name).is_dir()]
+    raise _not_found(str(path), inside or folders, "" if inside else path.name)
 
 
 def _spellings(path: Path) -> list[Path]:

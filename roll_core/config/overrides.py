@@ -92,6 +92,9 @@ def _advice(text: str) -> str:
     key, separator, value = text.partition("=")
     if not separator:
         return "write key=value, with dots between the parts of the key"
+    if value.startswith("[") and value.endswith("]"):
+        quoted = ",".join(f'"{item.strip().strip(chr(34))}"' for item in value[1:-1].split(","))
+        return f"put items with special characters in quotes of their own: '{key}=[{quoted}]'"
     return f"put values with special characters in two pairs of quotes: '{key}=\"{value}\"'"
 
 

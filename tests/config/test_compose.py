@@ -169,6 +169,12 @@ def test_a_key_can_be_removed(write: Write) -> None:
             "    try:   write key=value, with dots between the parts of the key",
         ),
         ("max_steps=1,2", "cannot read the override 'max_steps=1,2': it lists several values, and a run has one"),
+        (
+            "actor_train.data_args.file_name=[my d\u00e4t\u00e4.jsonl, b.jsonl]",
+            "cannot read the override 'actor_train.data_args.file_name=[my d\u00e4t\u00e4.jsonl, b.jsonl]': "
+            "token recognition error at: '\u00e4'\n    try:   put items with special characters in quotes of their own: "
+            '\'actor_train.data_args.file_name=["my d\u00e4t\u00e4.jsonl","b.jsonl"]\'',
+        ),
     ],
 )
 def test_a_bad_override_is_refused_with_a_suggestion(write: Write, override: str, problem: str) -> None:
@@ -199,6 +205,15 @@ def test_a_config_that_is_not_there_lists_the_places_and_what_they_have(
     assert f"looked in {tmp_path}/mine: it has run.yaml" in found
     assert f"looked in {tmp_path}/examples/mine: there is no such folder" in found
     assert "did you mean 'run'?" in found
+    with pytest.raises(ConfigError) as caught:
+        load_config_file("mine")
+    assert f"no config mine\n    looked in {tmp_path}/mine: it has run.yaml" in str(caught.value)
+
+
+def test_an_override_with_its_items_in_quotes_is_read_as_the_hint_says(write: Write) -> None:
+    override = 'actor_train.data_args.file_name=["my d\u00e4t\u00e4.jsonl","b.jsonl"]'
+    data = load_config_file(write(), [override]).actor_train.data_args
+    assert data is not None and data.file_name == ["my d\u00e4t\u00e4.jsonl", "b.jsonl"]
 
 
 def test_the_experiment_is_named_after_the_file_unless_it_says_otherwise(write: Write) -> None:
