@@ -172,7 +172,8 @@ def test_a_key_can_be_removed(write: Write) -> None:
         (
             "actor_train.data_args.file_name=[my d\u00e4t\u00e4.jsonl, b.jsonl]",
             "cannot read the override 'actor_train.data_args.file_name=[my d\u00e4t\u00e4.jsonl, b.jsonl]': "
-            "token recognition error at: '\u00e4'\n    try:   put items with special characters in quotes of their own: "
+            "token recognition error at: '\u00e4'\n"
+            "    try:   put items with special characters in quotes of their own: "
             '\'actor_train.data_args.file_name=["my d\u00e4t\u00e4.jsonl","b.jsonl"]\'',
         ),
     ],
