@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from roll_core.errors import RollError
+from roll_core.errors import RollError, WorkerDied
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.rollout.env_collector import EnvCollector
 from roll_core.rollout.env_dialogue import Dialogue
@@ -43,8 +43,14 @@ FAULTY = """
 class Engines(Group):
     """Answers with a direction that the request's seed decides."""
 
+    turns_until_death = 10**9
+
     def generate(self, rank: int, requests: Sequence[GenerationRequest], interval: float) -> Iterator[list[Completion]]:
-        for request in requests:
+        self.turns_until_death -= 1
+        for number, request in enumerate(requests):
+            if rank == 1 and self.turns_until_death < 0 and number == 1:
+                self.dead.add(rank)
+                raise WorkerDied("actor_infer rank 1 died")
             word = random.Random(request.seed).choice(["Left", "Down", "Right", "Up"])
             ids = DIALOGUE.tokenizer(f"{word}<|im_end|>", add_special_tokens=False)["input_ids"]
             yield [Completion(request.request_id, tuple(ids), (-1.0,) * len(ids), "stop", 0)]
@@ -101,6 +107,19 @@ def test_a_resumed_run_plays_the_episodes_of_one_that_was_never_stopped() -> Non
     finally:
         source.close()
         again.close()
+
+
+def test_where_an_engine_dies_another_plays_its_turns_and_episodes_are_the_same() -> None:
+    whole, torn = collector(LAKE), collector(LAKE)
+    torn.rollout.engines.turns_until_death = 3  # type: ignore[attr-defined]
+    try:
+        expected = told(whole(1)[0])
+        assert told(torn(1)[0]) == expected
+        assert torn.rollout.engines.lost == {1}
+        assert told(torn(2)[0]) == told(whole(2)[0])
+    finally:
+        whole.close()
+        torn.close()
 
 
 def test_an_episode_with_a_fault_is_played_again_from_the_same_start(faulty: str) -> None:
