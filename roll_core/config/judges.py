@@ -23,10 +23,20 @@ def judge_engine(config: RLVRConfig, domain: str) -> tuple[str, WorkerConfig] | 
     if reward_name(domain, reward) != "llm_judge":
         return None
     if reward.judge_model_type == "inference":
-        return f"rewards.{domain}", reward
+        return f"rewards.{domain}", _bounded(reward)
     if reward.judge_model_type == "cluster" and config.reward_model is not None:
-        return "reward_model", config.reward_model
+        return "reward_model", _bounded(config.reward_model)
     return None
+
+
+def _bounded(engine: WorkerConfig) -> WorkerConfig:
+    """hf_infer judges `infer_batch_size` samples at once where that is written; others have bounds of their own."""
+    strategy = engine.strategy_args
+    is_written = "infer_batch_size" in engine.model_fields_set
+    if strategy is None or strategy.strategy_name != "hf_infer" or not is_written:
+        return engine
+    options = {"max_running_requests": engine.infer_batch_size} | strategy.strategy_config
+    return engine.model_copy(update={"strategy_args": strategy.model_copy(update={"strategy_config": options})})
 
 
 def judge_engines(config: RLVRConfig) -> dict[str, WorkerConfig]:

@@ -121,6 +121,17 @@ def test_replies_are_sampled_as_written_and_else_the_likeliest(small: Small) -> 
     assert judge_template(reward) == "chatml" and judge_prompt(reward) == EQUIVALENCE
 
 
+@pytest.mark.parametrize(("written", "bound"), [({}, None), ({"infer_batch_size": 4}, 4)])
+def test_hf_infer_judges_as_many_at_once_as_is_written(
+    small: Small, written: dict[str, Any], bound: int | None
+) -> None:
+    [engine] = judge_engines(small({"rewards.llm_judge": JUDGE | written})).values()
+    assert engine.strategy_config.get("max_running_requests") == bound
+    own = {"strategy_args": ENGINE["strategy_args"] | {"strategy_config": {"max_running_requests": 8}}}
+    [engine] = judge_engines(small({"rewards.llm_judge": JUDGE | written | own})).values()
+    assert engine.strategy_config["max_running_requests"] == 8
+
+
 def test_rows_without_a_reference_are_named_before_a_run(tmp_path: Path, small: Small) -> None:
     rows = [{"ground_truth": "4"}, {"ground_truth": " "}]
     lines = [json.dumps({"id": str(n), "prompt": "p", "tag": "RLVR"} | row) for n, row in enumerate(rows)]
