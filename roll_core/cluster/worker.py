@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from roll_core.data import DataProto
     from roll_core.data.answers import RowStore
     from roll_core.data.remote_batch import BatchReader, RowRemoteBatch
+    from roll_core.data.vision import Vision
     from roll_core.inference import Completion, GenerationRequest, SamplingParams
     from roll_core.rewards import RewardSample, Score
     from roll_core.training import TokenLoss, TrainPlan
@@ -193,6 +194,7 @@ class InferWorker(_Worker):
         self._lock = threading.Lock()
         self._transport: Transport | None = None
         self._tokenizer: Any = None
+        self._vision: Vision | None = None
         self.weight_group: Any = None
         self.weight_device: torch.device | None = None
         self.weight_memory: SharedMemory | None = None
@@ -220,19 +222,24 @@ class InferWorker(_Worker):
             yield finished
 
     def generate_rows(
-        self, requests: Sequence[GenerationRequest], interval_s: float, store: RowStore, tokenizer: str
+        self, requests: Sequence[GenerationRequest], interval_s: float, store: RowStore, folder: str, has_images: bool
     ) -> Iterator[list[Completion]]:
-        """As `generate`, but tokens, log-probabilities and texts go into the store, and references come back."""
+        """As `generate`, but tokens, log-probabilities, texts and images go into the store, and references come back.
+
+        `folder` holds the tokenizer, and what reads images where there are some.
+        """
         from roll_core.data.answers import put_completions
+        from roll_core.data.vision import Vision
 
         with self._lock:
             if self._transport is None:
-                self._transport, self._tokenizer = store.open(), load_tokenizer(tokenizer)
-        prompts = {request.request_id: request.prompt_ids for request in requests}
+                self._vision = Vision(folder) if has_images else None
+                self._transport, self._tokenizer = store.open(), load_tokenizer(folder)
+        asked = {request.request_id: request for request in requests}
         for finished in self.generate(requests, interval_s):
             # Without special tokens, as a driver decodes what it is sent.
             texts = self._tokenizer.batch_decode([one.token_ids for one in finished], skip_special_tokens=True)
-            yield put_completions(store, self._transport, finished, prompts, texts)
+            yield put_completions(store, self._transport, finished, asked, texts, self._vision)
 
     def abort(self, request_ids: Sequence[str] | None) -> list[str]:
         """Stop requests; returns those that were running."""

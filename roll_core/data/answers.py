@@ -11,7 +11,8 @@ import torch
 
 from roll_core.data.data_proto import DataProto
 from roll_core.data.remote_batch import RowRemoteBatch, put_batch
-from roll_core.inference import Completion
+from roll_core.data.vision import Vision, feature_columns
+from roll_core.inference import Completion, GenerationRequest
 from roll_core.transport import Transport
 
 TOKEN_COLUMNS = ("prompts", "responses", "infer_log_probs")
@@ -46,16 +47,24 @@ def put_completions(
     store: RowStore,
     transport: Transport,
     completions: Sequence[Completion],
-    prompts: Mapping[str, Sequence[int]],
+    requests: Mapping[str, GenerationRequest],
     texts: Sequence[str],
+    vision: Vision | None = None,
 ) -> list[Completion]:
-    """Put completions with their prompts (by request id) and texts; what is left of them is small."""
-    columns: dict[str, Sequence[Any]] = {
-        "prompts": [torch.tensor(prompts[one.request_id]) for one in completions],
+    """Put completions with what they answer (by request id) and their texts; what is left of them is small.
+
+    With `vision`, what a model reads of the requests' images is put too, also of requests that have none.
+    """
+    columns: dict[str, Any] = {
+        "prompts": [torch.tensor(requests[one.request_id].prompt_ids) for one in completions],
         "responses": [torch.tensor(one.token_ids, dtype=torch.int64) for one in completions],
         "infer_log_probs": [torch.tensor(one.log_probs, dtype=torch.float32) for one in completions],
         TEXT_COLUMN: list(texts),
     }
+    if vision is not None:
+        images = [requests[one.request_id].images for one in completions]
+        features = [None if one is None else vision.features(one.encoded) for one in images]
+        columns |= feature_columns(vision, features)
     batch = DataProto(non_tensor_batch=columns)
     rows = put_batch(transport, batch, partition=store.partition)
     return [

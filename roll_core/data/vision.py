@@ -171,13 +171,17 @@ def columns_of(pictures: Sequence[Pictures | None]) -> dict[str, np.ndarray[Any,
     first = next((one for one in pictures if one is not None), None)
     if first is None:
         return {}
-    nothing = first.vision.features(())
-    rows = [nothing if one is None else one.features() for one in pictures]
+    return feature_columns(first.vision, [None if one is None else one.features() for one in pictures])
+
+
+def feature_columns(vision: Vision, rows: Sequence[Features | None]) -> dict[str, np.ndarray[Any, Any]]:
+    """As `columns_of`, of what was read; None are rows without images."""
+    nothing = vision.features(())
     columns = {}
     for name in nothing:
         column = np.empty(len(rows), dtype=object)
         for row, features in enumerate(rows):
-            column[row] = features[name]
+            column[row] = (nothing if features is None else features)[name]
         columns[PREFIX + name] = column
     return columns
 

@@ -14,7 +14,7 @@ from roll_core.data.remote_batch import RowRemoteBatch
 from roll_core.pipelines.delivery import Delivery
 from roll_core.pipelines.step_report import shown_rows
 from roll_core.rollout.routing import AnswerStore
-from roll_core.rollout.sample import Sample, image_columns, paddings_of, to_facts
+from roll_core.rollout.sample import Sample, paddings_of, to_facts
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,16 @@ class RemoteRollout:
 class AnswerShelf:
     """Tells a collector where engines put the answers of the step that has begun, and frees those it drops.
 
-    `tokenizer` is the folder of the tokenizer that makes text of them.
+    `folder` holds the tokenizer that makes text of them and, where prompts have images, what reads those.
     """
 
     delivery: Delivery
-    tokenizer: str
+    folder: str
+    has_images: bool = False
 
     def answers(self) -> AnswerStore:
         """Where the engines put those of the step that has begun."""
-        return AnswerStore(self.delivery.store(), self.tokenizer)
+        return AnswerStore(self.delivery.store(), self.folder, self.has_images)
 
     def free(self, rows: RowRemoteBatch) -> None:
         """Nobody will train on these."""
@@ -65,8 +66,7 @@ def remote_rollout(
     """
     facts = to_facts(samples, config.response_window)
     rows = rows_of([sample.completion for sample in samples])
-    own = DataProto(facts.select(["prompt_lengths", "response_lengths"]).batch, image_columns(samples))
-    rows = delivery.put(own, like=rows)
+    rows = delivery.put(facts.select(["prompt_lengths", "response_lengths"]), like=rows)
     meta = {**facts.meta_info, PADDINGS: paddings_of(facts, pad_token_id)}
     prompts = [sample.prompt.row.prompt for sample in samples]
     if config.rollout_dump_dir:

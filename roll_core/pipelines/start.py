@@ -229,7 +229,9 @@ def _collector(config: RLVRConfig, inputs: Inputs, scheduler: Any, started: Star
     if config.async_generation_ratio == 0:
         shelf = None
         if started.setting.rolls_by_reference:
-            shelf = AnswerShelf(started.delivery, str(config.actor_train.model_args.model_name_or_path))
+            folder = str(config.actor_train.model_args.model_name_or_path)
+            has_images = any(prompt.pictures is not None for prompt in inputs.dataset)
+            shelf = AnswerShelf(started.delivery, folder, has_images)
         return Collector(scheduler, inputs.dataset, inputs.sampler, config.rewards, number, params, shelf)
     keeps = QueryFilters(config.rewards)
     flow = RolloutFlow(scheduler, inputs.dataset, inputs.sampler, keeps, number, params)

@@ -25,10 +25,14 @@ Order = Literal["in turn", "least loaded"]
 
 @dataclass(frozen=True)
 class AnswerStore:
-    """Where engines put what they answer, and the folder of the tokenizer that makes text of it."""
+    """Where engines put what they answer.
+
+    `folder` holds the tokenizer that makes text of it and, where prompts have images, what reads those.
+    """
 
     rows: RowStore
-    tokenizer: str
+    folder: str
+    has_images: bool = False
 
 
 @dataclass
@@ -169,8 +173,9 @@ class EngineRouter:
     def _call(self, rank: int, share: list[GenerationRequest]) -> Call:
         if self.store is None:
             return self.engines.submit_to(rank, "generate", share, self.interval_s)
-        store, tokenizer = self.store.rows, self.store.tokenizer
-        return self.engines.submit_to(rank, "generate_rows", share, self.interval_s, store, tokenizer)
+        store = self.store
+        arguments = (share, self.interval_s, store.rows, store.folder, store.has_images)
+        return self.engines.submit_to(rank, "generate_rows", *arguments)
 
     def _has_room(self, rank: int, count: int) -> bool:
         load = self._load[rank]

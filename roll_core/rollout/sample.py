@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
 from roll_core.data import DataProto
@@ -85,13 +84,9 @@ def to_batch(samples: Sequence[Sample], pad_token_id: int, max_response_length: 
         "prompt_text": [sample.prompt.row.prompt for sample in samples],
         "response_text": [sample.text for sample in samples],
     }
-    objects: dict[str, Any] = {**facts.non_tensor_batch, **texts, **image_columns(samples)}
+    images = columns_of([sample.prompt.pictures for sample in samples])
+    objects: dict[str, Any] = {**facts.non_tensor_batch, **texts, **images}
     return DataProto({**tokens, "response_mask": mask, **facts.batch}, objects, facts.meta_info)
-
-
-def image_columns(samples: Sequence[Sample]) -> dict[str, np.ndarray[Any, Any]]:
-    """What a model reads of the samples' images, in columns that begin with `image.`; none without images."""
-    return columns_of([sample.prompt.pictures for sample in samples])
 
 
 def to_facts(samples: Sequence[Sample], max_response_length: int) -> DataProto:

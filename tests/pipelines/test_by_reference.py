@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,8 +14,10 @@ from roll_core.cluster.calls import Call
 from roll_core.cluster.worker import CACHE_BYTES, InferWorker, RewardActor, TrainWorker
 from roll_core.config.schema import RLVRConfig
 from roll_core.data import DataProto
+from roll_core.data.answers import RowStore, rows_of
 from roll_core.data.remote_batch import BatchReader
 from roll_core.data.sampler import PromptSampler
+from roll_core.data.vision import PromptImages, feature_columns
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.pipelines.delivery import Delivery
 from roll_core.pipelines.remote_rollout import AnswerShelf
@@ -22,6 +25,7 @@ from roll_core.pipelines.rlvr import RlvrPipeline
 from roll_core.pipelines.shaping import Shaper
 from roll_core.pipelines.shaping_worker import RemoteShaper
 from roll_core.pipelines.step_report import StepSummary
+from roll_core.pipelines.weighting import sent
 from roll_core.rewards import RewardSample, Score
 from roll_core.rollout.collector import Collector
 from roll_core.rollout.reward_router import RewardRouter
@@ -151,7 +155,7 @@ class Step:
             role: group(role, *[bare(TrainWorker, strategy=model, reader=reader) for model in models])
             for role, models in self.models.items()
         }
-        engine = {"strategy": Engine(length), "_transport": transport, "_tokenizer": Tokenizer()}
+        engine = {"strategy": Engine(length), "_transport": transport, "_tokenizer": Tokenizer(), "_vision": None}
         engines = group("actor_infer", *[bare(InferWorker, **engine) for _ in range(2)])
         rewards = group("reward", *[bare(RewardActor, worker=LastToken(), _reader=reader) for _ in range(2)])
         waiter: Any = Waiter()
@@ -241,3 +245,24 @@ def test_rows_of_dropped_prompts_are_freed_before_the_step_trains() -> None:
         assert metrics["scheduler/query_filter_count"] > 0
         assert transport.stats().rows == len(samples)
     assert transport.stats() == TransportStats(0, 0)
+
+
+class Pixels:
+    """Reads of an image file as many patches as it has bytes."""
+
+    def features(self, encoded: Sequence[bytes]) -> dict[str, Any]:
+        count = sum(map(len, encoded))
+        return {"pixel_values": np.full((count, 3), 0.5, np.float32), "image_grid_thw": np.ones((len(encoded), 3), int)}
+
+
+def test_engines_put_what_trainers_read_of_images() -> None:
+    transport, vision = Everywhere(), Pixels()
+    engine = bare(InferWorker, strategy=Engine(5), _transport=transport, _tokenizer=Tokenizer(), _vision=vision)
+    images = [PromptImages((b"abc", b"de"), (1,), 2), None]
+    requests = [GenerationRequest(str(n), (1, 2), SamplingParams(5), n, images=one) for n, one in enumerate(images)]
+    [finished] = engine.generate_rows(requests, 100.0, RowStore(b"", "step-1"), "nowhere", True)
+    rows = rows_of(sorted(finished, key=lambda one: one.request_id))
+    assert sent(rows.fields) == ["prompts", "responses", "image.pixel_values", "image.image_grid_thw"]
+    read = BatchReader(transport).materialize(rows)
+    for name, expected in feature_columns(vision, [vision.features((b"abc", b"de")), None]).items():  # type: ignore[arg-type]
+        assert all(np.array_equal(one, other) for one, other in zip(read[name], expected, strict=True))
