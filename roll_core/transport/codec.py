@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from roll_core.transport.base import FieldSchema
-from roll_core.transport.frozen import ALIGNMENT, Bytes, freeze, tensor_bytes, tensor_of, thaw
+from roll_core.transport.frozen import Bytes, freeze_cells, tensor_bytes, tensor_of, thaw_cells
 from roll_core.transport.layout import Layout
 
 if TYPE_CHECKING:
@@ -83,11 +83,10 @@ def encode(name: str, column: Column, num_rows: int) -> Encoded:
     cells = list(column)
     types = {type(cell) for cell in cells}
     if types == {str}:
-        # Half of a surrogate pair is what a cut-off text may end in.
-        return Encoded(field, Layout("text"), _joined([cell.encode("utf-8", "surrogatepass") for cell in cells]))
+        return Encoded(field, Layout("text"), _text(cells))
     if types == {bytes}:
         return Encoded(field, Layout("blob"), _joined(cells))
-    return _ragged(field, cells, types) or Encoded(field, Layout("frozen"), _frozen(cells))
+    return _ragged(field, cells, types) or Encoded(field, Layout("frozen"), freeze_cells(cells))
 
 
 def decode(field: FieldSchema, pieces: Sequence[Piece], num_rows: int, *, copy: bool = True) -> Column:
@@ -135,6 +134,21 @@ def _take(source: Bytes, rows: np.ndarray[Any, np.dtype[np.int64]], out: Bytes) 
     torch.index_select(tensor_of(source.reshape(-1), dtype, (len(source), -1)), 0, torch.from_numpy(rows), out=picked)
 
 
+def _text(cells: Sequence[str]) -> list[Bytes]:
+    # Text by text into one piece of memory: kept all at once, they would be written to fresh memory twice, and
+    # touching fresh memory is most of the cost. What is reserved and not used is never touched.
+    widest = 1 if all(map(str.isascii, cells)) else 4
+    values, ends, position = np.empty(widest * sum(map(len, cells)), np.uint8), [0], 0
+    memory = values.data
+    for cell in cells:
+        # Half of a surrogate pair is what a cut-off text may end in.
+        encoded = cell.encode("utf-8", "surrogatepass")
+        memory[position : position + len(encoded)] = encoded
+        position += len(encoded)
+        ends.append(position)
+    return [values[:position], np.array(ends, np.int64).view(np.uint8)]
+
+
 def _joined(cells: Sequence[bytes]) -> list[Bytes]:
     return [np.frombuffer(b"".join(cells), np.uint8), _offsets([len(cell) for cell in cells])]
 
@@ -171,31 +185,18 @@ def _array_bytes(cell: np.ndarray[Any, Any]) -> Bytes:
     return np.ascontiguousarray(cell).reshape(-1).view(np.uint8) if cell.size else np.empty(0, np.uint8)
 
 
-def _frozen(cells: Sequence[Any]) -> list[Bytes]:
-    pieces: list[Bytes] = []
-    lengths = []
-    for cell in cells:
-        parts = freeze(cell)
-        length = sum(len(part) for part in parts)
-        padding = -length % ALIGNMENT
-        pieces += [*parts, np.zeros(padding, np.uint8)]
-        lengths.append(length + padding)
-    values = np.concatenate(pieces) if pieces else np.empty(0, np.uint8)
-    return [values, _offsets(lengths)]
-
-
 def _cells(piece: Piece, *, copy: bool) -> list[Any]:
     values, offsets = piece.buffers[0], piece.buffers[1].view(np.int64)
     num_rows = len(offsets) - 1
     rows = range(num_rows)[piece.rows] if isinstance(piece.rows, slice) else piece.rows.tolist()
-    starts, ends = offsets[:-1].tolist(), offsets[1:].tolist()
-    layout = piece.layout
-    if layout.kind == "text":
-        return [str(values[starts[row] : ends[row]].data, "utf-8", "surrogatepass") for row in rows]
-    if layout.kind == "blob":
-        return [values[starts[row] : ends[row]].tobytes() for row in rows]
+    layout, memory = piece.layout, values.data
     if layout.kind == "frozen":
-        return [thaw(values[starts[row] : ends[row]], copy=copy) for row in rows]
+        return thaw_cells(piece.buffers, rows, copy=copy)
+    starts, ends = offsets[:-1].tolist(), offsets[1:].tolist()
+    if layout.kind == "text":
+        return [str(memory[starts[row] : ends[row]], "utf-8", "surrogatepass") for row in rows]
+    if layout.kind == "blob":
+        return [bytes(memory[starts[row] : ends[row]]) for row in rows]
     shapes = piece.buffers[2].view(np.int64).reshape(num_rows, layout.ndim).tolist()
     build = _cell_builder(layout)
     cells = (values[starts[row] : ends[row]] for row in rows)

@@ -1,14 +1,15 @@
-"""One Python object as bytes: a pickle, and behind it the arrays and tensors inside the object, as they are.
+"""Python objects as bytes: pickles, and beside them the arrays and tensors inside the objects, as they are.
 
 A frozen object is: its number of buffers and where each begins and ends, int64 (the pickle counts as the first);
-then the buffers, each beginning at a multiple of ALIGNMENT. Thawed without copying, its tensors are views.
+then the buffers, each beginning at a multiple of ALIGNMENT. Frozen cells are many objects at once, for one reader: all
+their pickles, and all their buffers, follow each other. Thawed without copying, tensors are views.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,47 @@ def thaw(data: Bytes, *, copy: bool = True) -> Any:
     parts = [data[start:end] for start, end in bounds]
     buffers = [bytearray(part.data) if copy else part.data for part in parts[1:]]
     return pickle.loads(parts[0].data, buffers=buffers)
+
+
+def freeze_cells(cells: Sequence[Any]) -> list[Bytes]:
+    """Objects as: pickles | where each begins, int64[n+1] | the arrays and tensors inside them | which of those are
+    each object's, int64[n+1] | where each of those begins and ends, int64[m, 2].
+
+    Raises:
+        PicklingError, AttributeError, TypeError: as of `freeze`.
+    """
+    stream, arrays = io.BytesIO(), list[Bytes]()
+    freezer = _Freezer(stream, lambda buffer: arrays.append(np.frombuffer(buffer.raw(), np.uint8)))
+    starts, firsts = [0], [0]
+    for cell in cells:
+        freezer.dump(cell)
+        # Each object is thawed alone, and equal parts of two must not become one.
+        freezer.clear_memo()
+        starts.append(stream.tell())
+        firsts.append(len(arrays))
+    bounds = np.zeros((len(arrays), 2), np.int64)
+    pieces, position = [np.empty(0, np.uint8)], 0
+    for index, array in enumerate(arrays):
+        padding = -position % ALIGNMENT
+        pieces += [np.zeros(padding, np.uint8), array]
+        bounds[index] = position + padding, position + padding + len(array)
+        position += padding + len(array)
+    tables = [np.array(starts, np.int64), np.array(firsts, np.int64), bounds.reshape(-1)]
+    offsets, owners, places = (table.view(np.uint8) for table in tables)
+    return [np.frombuffer(stream.getbuffer(), np.uint8), offsets, np.concatenate(pieces), owners, places]
+
+
+def thaw_cells(buffers: Sequence[Bytes], rows: Iterable[int], *, copy: bool = True) -> list[Any]:
+    """Some of the objects that `freeze_cells` made bytes of."""
+    pickles, arrays = buffers[0].data, buffers[2].data
+    offsets, owners = (buffers[index].view(np.int64).tolist() for index in (1, 3))
+    bounds = buffers[4].view(np.int64).reshape(-1, 2).tolist()
+    cells = []
+    for row in rows:
+        mine = [arrays[start:end] for start, end in bounds[owners[row] : owners[row + 1]]]
+        given = [bytearray(one) for one in mine] if copy else mine
+        cells.append(pickle.loads(pickles[offsets[row] : offsets[row + 1]], buffers=given))
+    return cells
 
 
 def tensor_bytes(tensor: torch.Tensor) -> Bytes:

@@ -16,7 +16,7 @@ class Layout:
     - ragged: the values | where each row's begin, int64[n+1], in bytes | shapes, int64[n, ndim]
     - text: UTF-8 | where each row's begins, int64[n+1]
     - blob: bytes | where each row's begin, int64[n+1]
-    - frozen: rows of `roll_core.transport.frozen` | where each begins, int64[n+1]
+    - frozen: what `roll_core.transport.frozen.freeze_cells` returns
 
     `cell` ("tensor" or "array"), `dtype` and `ndim` are those of a ragged column's cells.
     """
