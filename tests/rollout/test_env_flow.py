@@ -99,6 +99,7 @@ def opened() -> Iterator[Opened]:
         at_once: int = 20,
         extra: int = 0,
         engines: int = 2,
+        most_running: int | None = None,
         drops: Callable[[GroupStart, Sequence[Episode]], bool] | None = None,
     ) -> AsyncEnvCollector:
         talkers: Any = Talkers(engines)
@@ -114,6 +115,7 @@ def opened() -> Iterator[Opened]:
             SamplingParams(3),
             GroupShape(size, redundancy, at_once),
             drops=drops,
+            most_running=most_running,
         )
         collectors.append(AsyncEnvCollector(flow, groups, ratio, extra))
         return collectors[-1]
@@ -344,6 +346,17 @@ def test_turns_of_an_episode_go_to_one_engine_and_another_takes_over_when_it_die
             assert set().union(*_homes(engines).values()) == {0, 1, 2}
             engines.die(1)
     assert engines.lost == {1}
+    with collector.flow.changed:
+        check_episodes(collector.flow)
+    assert_free(collector.flow)
+
+
+def test_no_engine_is_given_more_turns_than_it_may_run(opened: Opened) -> None:
+    collector = opened(1.0, most_running=3)
+    engines: Any = collector.flow.engines
+    for _step, episodes, metrics in steps(collector, 1, 15):
+        assert len(episodes) == 8 and metrics["scheduler/off_policy_max"] <= 1
+        assert all(sum(len(stream.tokens) for stream in engine) <= 3 for engine in engines.streams)
     with collector.flow.changed:
         check_episodes(collector.flow)
     assert_free(collector.flow)
