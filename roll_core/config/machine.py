@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -16,6 +17,7 @@ from roll_core.config.resolution import started_roles
 from roll_core.config.reward_options import is_builtin, reward_name, reward_options
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.roles import DataArgs
+from roll_core.data.images import why_no_images
 from roll_core.data.jsonl import find_file, read_files
 from roll_core.data.tags import tag_routes
 from roll_core.errors import ConfigError, DataError, Problem
@@ -38,6 +40,7 @@ def files_problems(config: BaseConfig, *, quick: bool = False) -> Iterator[Probl
     if isinstance(config, RLVRConfig):
         yield from _rewards(config)
         yield from _data(config, quick)
+        yield from _images(config)
     yield from _checkpoint(config)
     yield from _outputs(config)
 
@@ -101,6 +104,19 @@ def _data(config: RLVRConfig, quick: bool) -> Iterator[Problem]:
             yield from _existence(path, data.file_name, folder)
         else:
             yield from _rows(path, data, folder, routes, _graders(config))
+
+
+def _images(config: RLVRConfig) -> Iterator[Problem]:
+    """Images for a model that reads none."""
+    data, folder = config.actor_train.data_args, config.actor_train.model_args.model_name_or_path
+    if data is None or data.image is None or folder is None:
+        return
+    # A folder without a model is told of elsewhere.
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        model_type = str(json.loads((Path(folder).expanduser() / "config.json").read_text())["model_type"])
+        why = why_no_images(folder, model_type)
+        if why is not None:
+            yield Problem("actor_train.data_args.image", why, data.image, "leave the key out, or another model")
 
 
 def _graders(config: RLVRConfig) -> dict[str, Grader]:

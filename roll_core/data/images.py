@@ -18,6 +18,12 @@ from roll_core.data.messages import BadField, kind_of
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+MODEL_TYPES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+"""Models that are given images; of each, engine and trainer were compared on prompts with images."""
+
+PREPROCESSOR = "preprocessor_config.json"
+"""The file of a model's folder that says how the model reads images."""
+
 INSTALL = 'pip install "roll-core[images]"'
 _HOW = "a path, base64 text, or an object with bytes or path; a list of these where a row has several"
 _JPEG_START, _JPEG_END = b"\xff\xd8", b"\xff\xd9"
@@ -143,6 +149,16 @@ class PixelLimits:
             scale = math.sqrt(self.least / count)
             return image.resize((math.ceil(image.width * scale), math.ceil(image.height * scale)))
         return image
+
+
+def why_no_images(folder: str, model_type: str) -> str | None:
+    """Why the model of a folder is given no images; None where it can be."""
+    if model_type not in MODEL_TYPES:
+        known = ", ".join(MODEL_TYPES)
+        return f"the model in {folder} is a {model_type}, and images are read by {known} in this version"
+    if not (Path(folder) / PREPROCESSOR).is_file():
+        return f"{folder} has no {PREPROCESSOR}, so nothing says how its model reads images"
+    return None
 
 
 def open_image(encoded: bytes) -> Image:

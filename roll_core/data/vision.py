@@ -12,21 +12,17 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from roll_core.data.images import INSTALL, PixelLimits, limited, open_image
+from roll_core.data.images import INSTALL, MODEL_TYPES, PixelLimits, limited, open_image, why_no_images
 from roll_core.errors import DataError, RollError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from roll_core.data.rows import Row
-
-MODEL_TYPES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
-"""Whose prompts with images were compared, between engine and trainer."""
 
 PREFIX = "image."
 """Columns of a batch whose names begin so are what a model reads of a row's images."""
@@ -62,7 +58,7 @@ class Vision:
         from transformers import AutoConfig, AutoImageProcessor
 
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
-        why = why_no_images(folder, config)
+        why = why_no_images(folder, config.model_type)
         if why is not None:
             raise RollError(why)
         try:
@@ -196,16 +192,6 @@ def reserved_tokens(config: Any) -> tuple[int, ...]:
     names = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
     found = {getattr(config, name, None) for name in names}
     return tuple(sorted(token for token in found if token is not None))
-
-
-def why_no_images(folder: str, config: Any) -> str | None:
-    """Why the model of a folder is given no images; None where it can be."""
-    if config.model_type not in MODEL_TYPES:
-        known = ", ".join(MODEL_TYPES)
-        return f"the model in {folder} is a {config.model_type}, and images are read by {known} in this version"
-    if not (Path(folder) / "preprocessor_config.json").is_file():
-        return f"{folder} has no preprocessor_config.json, so nothing says how its model reads images"
-    return None
 
 
 def _num_bytes(features: Features) -> int:

@@ -11,7 +11,7 @@ from torch import nn
 
 from roll_core.errors import ConfigError, Problem
 from roll_core.training.model_args import attention_of, is_critic
-from roll_core.training.vision import language_model_class, reads_images
+from roll_core.training.vision import SIDES, language_model_class, reads_images
 
 if TYPE_CHECKING:
     from roll_core.config.schema import WorkerConfig
@@ -80,14 +80,17 @@ def _auto_class(role: WorkerConfig, config: Any) -> Any:
     return AutoModelForTokenClassification if is_critic(role) else language_model_class(config)
 
 
-def freeze(model: nn.Module, prefixes: str | None) -> None:
+def freeze(model: Any, prefixes: str | None) -> None:
     """Exclude parameters from training by the comma-separated beginnings of their names.
+
+    Of a model that reads images, `vision_model` and `language_model` are the sides.
 
     Raises:
         ConfigError: a beginning that no parameter has.
     """
     for prefix in filter(None, (part.strip() for part in (prefixes or "").split(","))):
-        named = [parameter for name, parameter in model.named_parameters() if name.startswith(prefix)]
+        begin = SIDES.get(prefix, prefix) if reads_images(model.config) else prefix
+        named = [parameter for name, parameter in model.named_parameters() if name.startswith(begin)]
         if not named:
             rule = f"no parameter begins with '{prefix}'"
             raise ConfigError([Problem("model_args.freeze_module_prefix", rule, prefixes)])

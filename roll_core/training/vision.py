@@ -10,9 +10,12 @@ from typing import Any
 
 import torch
 
-from roll_core.data.vision import MODEL_TYPES
+from roll_core.data.images import MODEL_TYPES
 
 GRID = "image_grid_thw"
+
+SIDES = {"vision_model": "model.visual", "language_model": "model.language_model"}
+"""What published configs call the sides of such a model in `freeze_module_prefix`, and how parameters begin here."""
 
 
 def reads_images(config: Any) -> bool:

@@ -180,3 +180,14 @@ def test_a_critic_that_would_have_to_read_images_is_refused(tmp_path: Path) -> N
     setup = Setup(tmp_path, "qwen2_5_vl")
     with pytest.raises(ConfigError, match="critics read text alone"):
         setup.trainer(name="critic")
+
+
+@pytest.mark.parametrize(("prefix", "frozen"), [("vision_model", "model.visual"), ("language_model", "model.language")])
+def test_a_side_of_the_model_is_frozen_by_its_published_name(tmp_path: Path, prefix: str, frozen: str) -> None:
+    setup = Setup(tmp_path, "qwen2_5_vl")
+    arguments = {"model_name_or_path": str(tmp_path), "dtype": "fp32", "freeze_module_prefix": prefix}
+    trainer = setup.trainer(model_args=arguments)
+    trained = {name: parameter.requires_grad for name, parameter in trainer.model.module.named_parameters()}
+    trainer.close()
+    assert all(is_trained != name.startswith(frozen) for name, is_trained in trained.items())
+    assert len(set(trained.values())) == 2

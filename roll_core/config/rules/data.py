@@ -15,6 +15,11 @@ def problems(config: RLVRConfig) -> Iterator[Problem]:
     yield from _section("actor_train.data_args", config.actor_train.data_args)
     if config.validation is not None:
         yield from _section("validation.data_args", config.validation.data_args)
+    training = config.actor_train.data_args
+    if training is not None and training.image and config.actor_infer.strategy_name == "sglang":
+        rule = "sglang is given no images in this version, and actor_train.data_args.image names some"
+        path = "actor_infer.strategy_args.strategy_name"
+        yield Problem(path, rule, "sglang", "hf_infer or vllm", is_not_built=True)
     if config.global_template is not None:
         yield from template_problems("global_template", config.global_template)
     for tag, template in config.tag_to_template.items():
