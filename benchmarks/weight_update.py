@@ -1,8 +1,8 @@
 """The weights of a model of 100 million parameters into hf_infer, beside a memory copy of as many bytes.
 
 They go as in a run: from another process, through shared memory, in buckets, and confirmed. Matrices are packed for the
-matrix kernel while others still come and, after the update has been confirmed, on: so here is also when the last one
-is packed, what the first generation after an update pays, and after how many passes packing has paid. A part of
+matrix kernel once the update has been confirmed, by two threads of the engine: so here is also when the last one is
+packed, what the first generation after an update pays, and after how many passes packing has paid. A part of
 `rollout.py`; alone:
 
     python benchmarks/weight_update.py [--repeats 5]
@@ -169,7 +169,7 @@ def measure(repeats: int) -> Figures:
             later.append(_timed(lambda: _generate(engine)))
         ours.send(None)
         trainer.join(TIMEOUT_S)
-        linears = engine.engine.decoder.packer._linears
+        linears = engine.engine.decoder.packer.linears
         packing = min(_timed(lambda: [linear.pack() for linear in linears]).wall for _ in range(repeats))
         passes = tuple(_pass(linears, rows, repeats) for rows in PASS_ROWS)
         engine.stop()

@@ -6,7 +6,7 @@ the query heads of a group share its keys as rows of one product, and never comp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,7 +34,7 @@ class CompactDecoder(Decoder):
         inner: Any = model.get_submodule("model")
         head: Any = model.get_submodule("lm_head")
         self.embedding, self.last_norm = inner.embed_tokens, inner.norm
-        self.head = Linear(head.weight, head.bias, [head.weight])
+        self.head = Linear(head.weight, head.bias)
         self.vocab_size = int(head.weight.shape[0])
         self.query_heads, self.key_heads = config.num_attention_heads, config.num_key_value_heads
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -142,10 +142,11 @@ class CompactDecoder(Decoder):
         del self.head
 
     @contextmanager
-    def changing(self) -> Iterator[Callable[[torch.Tensor], None]]:
-        """Packs weights again as they come, and goes on after the block."""
+    def changing(self) -> Iterator[None]:
+        """Leaves the packing of the new weights to threads, which go on after the block."""
+        self.packer.settle()
+        yield
         self.packer.begin()
-        yield self.packer.changed
         with torch.no_grad():
             for layer in self.layers:
                 layer.copy_head_norms()

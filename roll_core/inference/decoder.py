@@ -7,7 +7,7 @@ same order; both follow the same `Compaction` when requests end.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -97,6 +97,6 @@ class Decoder(ABC):
         """Forget every row, give all memory back, and let go of the weights. The decoder is not used again."""
 
     @contextmanager
-    def changing(self) -> Iterator[Callable[[torch.Tensor], None]]:
-        """The model's weights change in place inside the block, all of them; what it gets is told of each that has."""
-        yield lambda weight: None
+    def changing(self) -> Iterator[None]:
+        """The model's weights change in place inside the block, all of them."""
+        yield

@@ -78,8 +78,8 @@ class HfInferStrategy(EngineStrategy):
     def _take(self, receiver: WeightReceiver) -> None:
         from roll_core.inference.hf_weights import take
 
-        with self.engine.decoder.changing() as changed:
-            take(self.model.module, receiver, changed)
+        with self.engine.decoder.changing():
+            take(self.model.module, receiver)
 
     def _free_memory(self) -> bool:
         """Free the cache, and move the weights to host memory where the device has a memory of its own."""

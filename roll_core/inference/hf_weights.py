@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import nn
 
@@ -12,11 +10,11 @@ from roll_core.inference.manifests import as_in_folder, shown
 from roll_core.weights import WeightReceiver, digest_of
 
 
-def take(module: nn.Module, receiver: WeightReceiver, changed: Callable[[torch.Tensor], None]) -> str:
+def take(module: nn.Module, receiver: WeightReceiver) -> str:
     """Copy every tensor that arrives into the model; the digest of what was taken.
 
     Tensors of another precision are converted. Names that are tied in the model share memory here: each must
-    bring the same numbers. `changed` is told of each tensor of the model that has its new numbers.
+    bring the same numbers.
 
     Raises:
         WeightSyncError: what arrived is not what was announced; the model holds a mixture and must not be used.
@@ -36,7 +34,6 @@ def take(module: nn.Module, receiver: WeightReceiver, changed: Callable[[torch.T
                 first = owner_of.setdefault((target.data_ptr(), tuple(target.shape)), name)
                 if first == name:
                     target.copy_(tensor)
-                    changed(target)
                 elif not torch.equal(target, tensor.to(target.device, target.dtype)):
                     raise WeightSyncError(
                         f"'{name}' and '{first}' are tied in this model, and the trainer sent different numbers"

@@ -20,13 +20,10 @@ class Linear:
 
     A packed weight is a second copy, in blocks as the kernel reads them, made anew by `pack` whenever the weight has
     changed in place.
-
-    Args:
-        parts: the parameters that the weight consists of.
     """
 
-    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, parts: Sequence[torch.Tensor]) -> None:
-        self.weight, self.bias, self.parts = weight, bias, tuple(parts)
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+        self.weight, self.bias = weight, bias
         self.is_packed = _is_faster_packed(weight)
         self._packed: torch.Tensor | None = None
         self._packing: Future[None] | None = None
@@ -74,7 +71,7 @@ def fused(*linears: nn.Linear) -> Linear:
     weight = _fuse([linear.weight for linear in linears], sizes)
     biases = [linear.bias for linear in linears if linear.bias is not None]
     assert len(biases) in (0, len(linears))
-    return Linear(weight, _fuse(biases, sizes) if biases else None, [linear.weight for linear in linears])
+    return Linear(weight, _fuse(biases, sizes) if biases else None)
 
 
 def _fuse(parameters: Sequence[torch.Tensor], sizes: Sequence[int]) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Packing weights while others still come: a thread of its own for it, as nothing is generated during an update."""
+"""Packing a model's matrices behind an update of its weights, on threads of its own."""
 
 from __future__ import annotations
 
@@ -10,46 +10,41 @@ import torch
 
 from roll_core.inference.linear import Linear
 
+NUM_THREADS = 2
+"""Nothing is generated until the first matrices are packed, and the trainer has just sent its last: cores are idle."""
+
 
 class Packer:
-    """Packs each projection as soon as all of its parts have come.
+    """Packs projections again in the order they are used.
 
-    Packing costs four to five times as much as copying the same bytes, so an update does not wait for its end: the
-    first pass that follows waits for each projection when it needs it. Nothing is ever computed with another layout
+    Packing costs four to five times as much as copying the same bytes, so an update does not wait for it: the first
+    pass that follows waits for each projection when it needs it. Nothing is ever computed with another layout
     meanwhile, so results depend on no timing.
     """
 
     def __init__(self, linears: Sequence[Linear]) -> None:
-        # One thread, made for the first update. It asks torch how many threads it may use, which torch answers anew
-        # for every thread.
-        self._pool = ThreadPoolExecutor(1, "packing", initializer=torch.get_num_threads)
-        self._linears = tuple(linear for linear in linears if linear.is_packed)
-        self._part_of = {part.data_ptr(): linear for linear in self._linears for part in linear.parts}
-        self._missing: dict[Linear, set[int]] = {}
+        # Threads are made for the first update. Each asks torch how many it may use itself, which torch tells every
+        # thread anew.
+        self._pool = ThreadPoolExecutor(NUM_THREADS, "packing", initializer=torch.get_num_threads)
+        self.linears = tuple(linear for linear in linears if linear.is_packed)
 
-    def begin(self) -> None:
-        """Weights are about to change: none may be read any more. A failure of packing them before is forgotten."""
-        for linear in self._linears:
+    def settle(self) -> None:
+        """Return when no weight is being read, whether or not its packing failed: they are about to change."""
+        for linear in self.linears:
             with suppress(Exception):
                 linear.wait()
-        self._missing = {linear: {part.data_ptr() for part in linear.parts} for linear in self._linears}
-
-    def changed(self, weight: torch.Tensor) -> None:
-        """A weight of the model has its new numbers."""
-        address = weight.data_ptr()
-        linear = self._part_of.get(address)
-        if linear is None:
-            return
-        self._missing[linear].discard(address)
-        if not self._missing[linear]:
-            linear.pack_in(self._pool)
 
     def wait(self) -> None:
-        """Return when nothing is being packed."""
-        for linear in self._linears:
+        """Return when everything is packed."""
+        for linear in self.linears:
             linear.wait()
 
+    def begin(self) -> None:
+        """All weights have changed: pack them."""
+        for linear in self.linears:
+            linear.pack_in(self._pool)
+
     def stop(self) -> None:
-        """End the thread and let go of all weights."""
+        """End the threads and let go of all weights."""
         self._pool.shutdown()
-        self._linears, self._part_of, self._missing = (), {}, {}
+        self.linears = ()

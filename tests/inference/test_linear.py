@@ -23,7 +23,7 @@ def test_a_projection_is_the_models_own(sizes: tuple[int, int], bias: bool, rows
     layer = nn.Linear(*sizes, bias=bias)
     x, residual = torch.randn(rows, sizes[0]), torch.randn(rows, sizes[1])
     with torch.inference_mode():
-        ours = Linear(layer.weight, layer.bias, [layer.weight])
+        ours = Linear(layer.weight, layer.bias)
         torch.testing.assert_close(ours(x), layer(x), atol=1e-5, rtol=1e-5)
         expected = residual + layer(x)
         # A part of a wider matrix, as the compact decoder keeps its residual stream.
@@ -35,7 +35,7 @@ def test_a_projection_is_the_models_own(sizes: tuple[int, int], bias: bool, rows
 
 def test_large_weights_are_packed_on_a_plain_processor() -> None:
     for name, (inputs, outputs) in SIZES.items():
-        assert Linear(torch.zeros(outputs, inputs), None, ()).is_packed == (name == "packed")
+        assert Linear(torch.zeros(outputs, inputs), None).is_packed == (name == "packed")
 
 
 def test_fused_projections_stand_side_by_side_and_follow_new_weights(sizes: tuple[int, int]) -> None:
