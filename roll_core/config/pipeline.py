@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, SecretStr, model_valid
 
 from roll_core.config.roles import WorkerConfig
 from roll_core.config.section import Section
-from roll_core.config.values import Environment, Folder, Fraction, NotNegative, Options, Positive
+from roll_core.config.values import Environment, Folder, Fraction, NotNegative, Options, Positive, RunName
 from roll_core.platforms.base import Platform
 from roll_core.trackers.redact import is_secret_key
 
@@ -80,8 +80,8 @@ class BaseConfig(Section):
     """The kind of device by name; by default the variable ROLL_PLATFORM, else what the machine has."""
     ray_address: str | None = None
     """An existing cluster to join; by default the variable RAY_ADDRESS, else a private local one."""
-    exp_name: str = "roll"
-    seed: int = 42
+    exp_name: RunName = "roll"
+    seed: NotNegative = 42
     rpc_timeout: Positive = 3600
     """Seconds that any wait for a worker may take."""
     output_dir: Folder = "./output"
@@ -301,7 +301,7 @@ class PPOConfig(BaseConfig):
     pg_clip_high: Annotated[float, Field(ge=0)] = 0.2
     value_clip: Annotated[float, Field(ge=0)] | None = None
     kl_penalty: Penalty = "kl"
-    target_kl: float | None = None
+    target_kl: Annotated[float, Field(gt=0)] | None = None
     init_kl_coef: Annotated[float, Field(ge=0)] = 0.2
     kl_horizon: Positive = 10000
     reward_clip: Annotated[float, Field(gt=0)] | None = None

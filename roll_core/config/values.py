@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from roll_core.config.device_mapping import DeviceMappingError, parse_device_mapping
@@ -54,6 +55,13 @@ def _from_home(given: Any) -> Any:
     return os.path.expanduser(given) if isinstance(given, str) else given  # noqa: PTH111  A name of a hub is no path.
 
 
+def _run_name(given: str) -> str:
+    path = PurePath(given)
+    if not given.strip() or path.is_absolute() or ".." in path.parts:
+        raise PydanticCustomError("run_name", "names folders below others: not empty, not absolute, and without '..'")
+    return given
+
+
 def _nothing_is_empty(given: Any) -> Any:
     return {} if given is None else given
 
@@ -66,6 +74,9 @@ Devices = Annotated[list[int] | None, BeforeValidator(_devices)]
 
 Folder = Annotated[str, BeforeValidator(_from_home)]
 """A path, in which `~` is the user's home."""
+
+RunName = Annotated[str, AfterValidator(_run_name)]
+"""The name of a run, and of the folders that its output goes to."""
 
 Names = Annotated[list[str], BeforeValidator(_names)]
 """A list of names; a single one may stand without brackets."""

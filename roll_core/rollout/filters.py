@@ -16,6 +16,11 @@ BUILTIN_FILTERS = {
     "mean_filter": "roll_core.rollout.filters:keep_by_mean",
     "std_filter": "roll_core.rollout.filters:keep_by_spread",
 }
+THRESHOLDS: Mapping[str, tuple[str, ...]] = {
+    "mean_filter": ("threshold_down", "threshold_up"),
+    "std_filter": ("std_threshold",),
+}
+"""The numbers that `filter_args` may hold. Other filters are handed whatever it holds."""
 
 
 def group_filter(kind: str) -> GroupFilter:

@@ -59,6 +59,15 @@ CRITIC = {"strategy_args": {"strategy_name": "fsdp2_train"}, "device_mapping": [
             "    given: {'math_rule': 0.5}\n    try:   math_rule: 1",
         ),
         (
+            {"rewards.math_rule.query_filter_config": {"type": "mean_filter", "filter_args": {"treshold_up": 0.9}}},
+            "rewards.math_rule.query_filter_config.filter_args.treshold_up: mean_filter has no such argument\n"
+            "    given: 0.9\n    try:   did you mean 'threshold_up'?",
+        ),
+        (
+            {"rewards.math_rule.query_filter_config": {"type": "std_filter", "filter_args": {"std_threshold": "low"}}},
+            "rewards.math_rule.query_filter_config.filter_args.std_threshold: must be a number\n    given: 'low'",
+        ),
+        (
             {"actor_train.data_args.domain_interleave_probs": {"math_rules": 1.0}},
             "actor_train.data_args.domain_interleave_probs.math_rules: is no domain under rewards\n    given: 1.0\n"
             "    try:   did you mean 'math_rule'?",

@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from roll_core.config.schema import RLVRConfig, WorkerConfig
+from roll_core.config.validation import validate
 
 Small = Callable[..., RLVRConfig]
 
@@ -138,3 +139,18 @@ def test_the_users_home_may_stand_in_every_path(small: Small, monkeypatch: pytes
 @pytest.mark.parametrize("role", ["actor_train", "actor_infer"])
 def test_how_often_engines_get_weights_may_be_said_of_either_end(small: Small, role: str) -> None:
     assert small({f"{role}.model_update_frequency": 3}).model_update_frequency == 3
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "rule"),
+    [
+        ("seed", -1, "must be at least 0"),
+        ("target_kl", 0, "must be more than 0"),
+        ("exp_name", " ", "names folders below others: not empty, not absolute, and without '..'"),
+        ("exp_name", "../mine", "names folders below others: not empty, not absolute, and without '..'"),
+        ("exp_name", "/mine", "names folders below others: not empty, not absolute, and without '..'"),
+    ],
+)
+def test_values_that_a_run_would_stumble_over_later_are_refused(key: str, value: object, rule: str) -> None:
+    found = validate({"response_length": 8, key: value}, RLVRConfig).problems
+    assert [(problem.path, problem.rule) for problem in found] == [(key, rule)]

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from roll_core.config import judges
 from roll_core.config.reward_options import OPTION_KEYS, has_own_engine, is_builtin, reward_name, reward_options
 from roll_core.config.rlvr import RLVRConfig
-from roll_core.config.roles import RewardConfig
+from roll_core.config.roles import FilterConfig, RewardConfig
 from roll_core.data.tags import tag_routes
 from roll_core.errors import ConfigError, Problem
 from roll_core.objects import ObjectError, spec_problem
 from roll_core.rewards.builtin import make_reward
-from roll_core.rollout.filters import BUILTIN_FILTERS
+from roll_core.rollout.filters import BUILTIN_FILTERS, THRESHOLDS
 
 _SHARES = "actor_train.data_args.domain_interleave_probs"
 
@@ -33,11 +33,26 @@ def problems(config: RLVRConfig) -> Iterator[Problem]:
         if wrong is not None:
             rule, _, hint = wrong.partition("\n")
             yield Problem(f"rewards.{name}.query_filter_config.type", rule, None, " ".join(hint.split()))
+        yield from _thresholds(f"rewards.{name}.query_filter_config.filter_args", reward.query_filter_config)
         yield from _options(name, reward)
     yield from judges.problems(config)
     data = config.actor_train.data_args
     if data is not None and data.domain_interleave_probs is not None:
         yield from _shares(config, data.domain_interleave_probs)
+
+
+def _thresholds(path: str, given: FilterConfig) -> Iterator[Problem]:
+    """Arguments of a built-in filter that it does not have, and those that are no numbers."""
+    known = THRESHOLDS.get(given.type)
+    if known is None:
+        return
+    for key, value in given.filter_args.items():
+        if key not in known:
+            close = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
+            hint = f"did you mean '{close[0]}'?" if close else f"it has: {', '.join(known)}"
+            yield Problem(f"{path}.{key}", f"{given.type} has no such argument", value, hint)
+        elif isinstance(value, bool) or not isinstance(value, int | float):
+            yield Problem(f"{path}.{key}", "must be a number", value)
 
 
 def _options(name: str, reward: RewardConfig) -> Iterator[Problem]:
