@@ -15,6 +15,7 @@ from transformers import (
 
 from roll_core.errors import BadRequest
 from roll_core.inference import GenerationRequest, SamplingParams
+from roll_core.inference.request_rules import check_request
 from roll_core.inference.sampling import LARGEST_DRAW, Sampler, check_params, draws
 
 DEVICE = torch.device("cpu")
@@ -181,3 +182,20 @@ def test_parameters_that_cannot_be_are_refused(given: dict[str, Any], message: s
     with pytest.raises(BadRequest) as error:
         check_params(GenerationRequest("r7", (1,), params(**given), 0))
     assert str(error.value) == f"request 'r7': {message}"
+
+
+@pytest.mark.parametrize("more", [{}, {"top_k": 3}, {"temperature": 0.0}, {"repetition_penalty": 1.5}])
+def test_excluded_tokens_are_never_drawn_and_log_probs_are_over_all_tokens(more: dict[str, Any]) -> None:
+    seen = torch.zeros(len(LOGITS), dtype=torch.bool) if "repetition_penalty" in more else None
+    one = params(excluded_token_ids=(0, 4), **more)
+    rows = [Row(one, seed, seen) for seed in range(500)] + [Row(params(**more), 7, seen)]
+    tokens, log_probs = sampler(*rows).draw(LOGITS.repeat(len(rows), 1))
+    assert not set(tokens[:-1].tolist()) & {0, 4}
+    assert 1 in tokens
+    torch.testing.assert_close(log_probs, LOGITS.log_softmax(0)[tokens], atol=1e-6, rtol=0)
+
+
+def test_an_excluded_token_outside_the_vocabulary_is_refused() -> None:
+    request = GenerationRequest("r", (1,), params(excluded_token_ids=(3, 8)), 0)
+    with pytest.raises(BadRequest, match=r"request 'r': excluded token 8 is outside the vocabulary \(0\.\.7\)"):
+        check_request(request, len(LOGITS), [])
