@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from roll_core.cluster.calls import Waiter
 from roll_core.cluster.group import WorkerGroup
 from roll_core.config.schema import PPOConfig
+from roll_core.errors import RollError
 from roll_core.platforms import Ability, Platform
 
 
@@ -35,6 +36,14 @@ class DeviceTurns:
         ]
         if Ability.SLEEP not in platform.abilities():
             self.sharing = []
+        if self.sharing and config.async_generation_ratio > 0:
+            names = " and ".join(group.role for group in self.sharing)
+            raise RollError(
+                f"{names} shares devices with actor_infer, which has to leave them for every training, and with "
+                f"async_generation_ratio {config.async_generation_ratio:g} never stops generating"
+                f"\n  actor_infer: {sorted(engine_devices)}"
+                "\n  try: an actor_infer.device_mapping of its own, or async_generation_ratio: 0"
+            )
         self.engines, self.waiter = engines, waiter
         self._engines_are_awake = self._trainers_are_loaded = True
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from roll_core.config.schema import RLVRConfig
+from roll_core.errors import RollError
 from roll_core.pipelines.turns import DeviceTurns
 from roll_core.platforms import Ability
 from roll_core.platforms.cpu import CpuPlatform
@@ -33,9 +34,12 @@ class Nothing:
 STEP = ("begin_update", "begin_generation", "begin_training")
 
 
-def asked_of(platform: CpuPlatform, engine_devices: list[int], phases: Sequence[str] = STEP) -> list[str]:
+def asked_of(
+    platform: CpuPlatform, engine_devices: list[int], phases: Sequence[str] = STEP, ratio: float = 0
+) -> list[str]:
     config = RLVRConfig.model_validate(
         {
+            "async_generation_ratio": ratio,
             "adv_estimator": "grpo",
             "actor_train": {"device_mapping": [0, 1]},
             "reference": {"device_mapping": [4, 5]},
@@ -77,3 +81,13 @@ def test_trainers_leave_before_engines_come_where_no_weights_are_sent() -> None:
 @pytest.mark.parametrize(("platform", "devices"), [(Sleeper(), [2, 3]), (CpuPlatform(), [0, 1])])
 def test_nobody_moves_where_no_device_with_memory_is_shared(platform: CpuPlatform, devices: list[int]) -> None:
     assert asked_of(platform, devices) == []
+
+
+def test_engines_that_never_stop_need_devices_of_their_own() -> None:
+    with pytest.raises(
+        RollError,
+        match=r"actor_train shares devices with actor_infer(.|\n)*async_generation_ratio 1 never stops(.|\n)*\[1, 2\]",
+    ):
+        asked_of(Sleeper(), [1, 2], ratio=1)
+    assert asked_of(Sleeper(), [2, 3], ratio=1) == []
+    assert asked_of(CpuPlatform(), [1, 2], ratio=1) == []
