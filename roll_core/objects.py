@@ -43,6 +43,8 @@ PUBLISHED_NAMES: Mapping[str, str] = {
     "roll.pipeline.agentic.agentic_actor_worker.ActorWorker": "actor",
     "roll.pipeline.agentic.agentic_actor_pg_worker.ActorPGWorker": "actor_pg",
     "roll.pipeline.agentic.environment_worker.EnvironmentWorker": "environment",
+    "roll.pipeline.rlvr.rlvr_rollout_pipeline.RLVRRolloutPipeline": "rollout",
+    "roll.pipeline.agentic.agentic_rollout_pipeline.AgenticRolloutPipeline": "rollout",
     "roll.pipeline.agentic.env_manager.traj_env_manager.TrajEnvManager": "traj",
     "roll.pipeline.agentic.env_manager.step_env_manager.StepEnvManager": "step",
     "roll.pipeline.agentic.env_manager.step_concat_env_manager.StepConcatEnvManager": "step_concat",

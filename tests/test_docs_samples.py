@@ -41,9 +41,10 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     shutil.copytree(REPOSITORY / "examples", tmp_path / "examples")
     output = tmp_path / "output" / "quickstart"
-    for folder in ("model", "data", "checkpoints/checkpoint-40"):
-        (output / folder).mkdir(parents=True)
-    (output / "model" / "config.json").write_text("{}")
+    (output / "data").mkdir(parents=True)
+    for model in ("quickstart/model", "quickstart/checkpoints/checkpoint-40", "frozen_lake/model"):
+        (output.parent / model).mkdir(parents=True)
+        (output.parent / model / "config.json").write_text("{}")
     rows = [json.dumps(addition.row(number, pair)) for number, pair in enumerate(addition.pairs()[1])]
     for name in ("train.jsonl", "heldout.jsonl"):
         (output / "data" / name).write_text("\n".join(rows))

@@ -71,8 +71,12 @@ def _batch_lines(plan: Plan) -> Iterator[str]:
             f"({batch.ranks} ranks * {batch.rows} rows * {batch.accumulation} micro-batches); "
             f"{batch.optimizer_steps} optimiser step{'s' if batch.optimizer_steps != 1 else ''} per step"
         )
+    if plan.rollout is not None:
+        one = plan.rollout
+        yield f"rollout   {one.num_steps} steps of {one.per_step} {one.noun} * {one.samples}; nothing is trained"
     if plan.rows is not None:
-        yield f"data      {plan.rows} rows, {plan.steps_per_epoch} steps per epoch"
+        epoch = "" if plan.steps_per_epoch is None else f", {plan.steps_per_epoch} steps per epoch"
+        yield f"data      {plan.rows} rows{epoch}"
 
 
 def _roles_table(plan: Plan) -> Table:

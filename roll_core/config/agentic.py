@@ -189,7 +189,8 @@ class AgenticConfig(PPOConfig):
     @property
     def used_tags(self) -> list[str]:
         """Tags of all environments that are played in."""
-        managers = [self.train_env_manager, *([self.val_env_manager] if self.val_env_manager else [])]
+        held_out = [] if self.val_env_manager is None or self.is_rollout_only else [self.val_env_manager]
+        managers = [self.train_env_manager, *held_out]
         return list(dict.fromkeys(tag for manager in managers for tag in manager.tags))
 
     @model_validator(mode="after")

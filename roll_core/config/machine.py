@@ -93,7 +93,7 @@ def _data(config: RLVRConfig, quick: bool) -> Iterator[Problem]:
         return
     training = config.actor_train.data_args
     default = (training.dataset_dir if training is not None else None) or ""
-    sections = {"actor_train.data_args": training}
+    sections = {} if config.is_rollout_only else {"actor_train.data_args": training}
     if config.validation is not None:
         sections["validation.data_args"] = config.validation.data_args
     for path, data in sections.items():

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, SecretStr, model_valid
 from roll_core.config.roles import WorkerConfig
 from roll_core.config.section import Section
 from roll_core.config.values import Environment, Folder, Fraction, NotNegative, Options, Positive, RunName
+from roll_core.objects import our_name
 from roll_core.platforms.base import Platform
 from roll_core.trackers.redact import is_secret_key
 
@@ -130,6 +131,7 @@ class BaseConfig(Section):
     user_defined_rollout_loop_cls: str | None = None
     router_args: RouterArguments | None = None
     pipeline_cls: str | None = None
+    """`rollout` generates and scores with a config that could train; else the keys tell the pipeline."""
 
     _notices: list[str] = PrivateAttr(default_factory=list)
     _source: str = PrivateAttr(default="")
@@ -263,6 +265,10 @@ Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean",
 Penalty = Literal["kl", "abs", "mse", "full", "k1", "k2", "k3"]
 
 
+TELLS_OF_TRAINING = ("actor_train", "critic", "reference", "teacher", "adv_estimator", "ppo_epochs", "use_kl_loss")
+"""Keys that nobody writes who wants to generate and score only."""
+
+
 class PPOConfig(BaseConfig):
     """Keys of pipelines that learn a policy from rewards.
 
@@ -334,6 +340,13 @@ class PPOConfig(BaseConfig):
     opsd_max_solution_length: Positive | None = None
     teacher: dict[str, WorkerConfig] | None = None
     """Models that the policy is drawn to, by name; a single one may stand without a name."""
+
+    @property
+    def is_rollout_only(self) -> bool:
+        """Whether a run only generates and scores: no key tells of training, or `pipeline_cls` says so."""
+        if self.pipeline_cls is not None and our_name(self.pipeline_cls) == "rollout":
+            return True
+        return "actor_infer" in self.model_fields_set and self.model_fields_set.isdisjoint(TELLS_OF_TRAINING)
 
     @property
     def needs_critic(self) -> bool:

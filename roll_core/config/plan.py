@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from roll_core.config.agentic import AgenticConfig
 from roll_core.config.environment import Variable, role_variables
 from roll_core.config.judges import judge_engine
 from roll_core.config.memory_plan import MemoryPlan, plan_memory
@@ -15,6 +16,7 @@ from roll_core.config.pipeline import BaseConfig
 from roll_core.config.resolution import started_roles
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.roles import WorkerConfig
+from roll_core.config.rollout_steps import RolloutSteps, episode_steps, prompt_steps
 from roll_core.config.rules.batches import BatchArithmetic, batch_arithmetic
 from roll_core.config.runnable import RunCheck, beyond, check_run, merged
 from roll_core.data.jsonl import find_file
@@ -100,6 +102,8 @@ class Plan:
     memory: MemoryPlan | None = None
     problems: tuple[Problem, ...] = ()
     notices: tuple[str, ...] = ()
+    rollout: RolloutSteps | None = None
+    """Of a run that trains nothing: how it is cut into steps, where the prompts could be counted."""
 
     @property
     def steps_per_epoch(self) -> int | None:
@@ -141,6 +145,7 @@ def make_plan(
         notices.append("model folders, data files and devices are not looked at: the plan is for other machines")
     roles = tuple(_roles(config, check, cluster, environ))
     memory = _memory(config, check, roles, cluster, request)
+    rows = None if request.is_elsewhere else _count_rows(config)
     return Plan(
         source=config.source,
         pipeline=pipeline,
@@ -149,10 +154,11 @@ def make_plan(
         cluster=cluster,
         roles=roles,
         batches=_batches(config),
-        rows=None if request.is_elsewhere else _count_rows(config),
+        rows=rows,
         memory=memory,
         problems=tuple([*merged(check.problems, kept), *_outside(config, cluster, request)]),
         notices=tuple(dict.fromkeys([*notices, *memory.warnings()])),
+        rollout=_rollout(config, rows),
     )
 
 
@@ -314,7 +320,7 @@ class _NoDefaults(Platform):
 
 
 def _batches(config: BaseConfig) -> dict[str, BatchArithmetic]:
-    if not isinstance(config, RLVRConfig):
+    if not isinstance(config, RLVRConfig) or config.is_rollout_only:
         return {}
     batches = {"actor_train": batch_arithmetic(config, config.actor_train, config.ppo_epochs)}
     if config.needs_critic and config.critic is not None:
@@ -322,12 +328,23 @@ def _batches(config: BaseConfig) -> dict[str, BatchArithmetic]:
     return batches
 
 
+def _rollout(config: BaseConfig, rows: int | None) -> RolloutSteps | None:
+    if isinstance(config, RLVRConfig) and config.is_rollout_only and rows is not None:
+        return prompt_steps(config, rows)
+    return episode_steps(config) if isinstance(config, AgenticConfig) and config.is_rollout_only else None
+
+
 def _count_rows(config: BaseConfig) -> int | None:
-    data = config.actor_train.data_args if isinstance(config, RLVRConfig) else None
+    if not isinstance(config, RLVRConfig):
+        return None
+    training = config.actor_train.data_args
+    held_out = config.validation.data_args if config.validation is not None else None
+    data = held_out if config.is_rollout_only else training
     if data is None or not data.file_name:
         return None
+    folder = data.dataset_dir or (training.dataset_dir if training is not None else None) or ""
     try:
-        paths = [find_file(name, data.dataset_dir or "") for name in data.file_name]
+        paths = [find_file(name, folder) for name in data.file_name]
         if sum(path.stat().st_size for path in paths) > _COUNTED_BYTES:
             return None
         return sum(_lines(path) for path in paths)

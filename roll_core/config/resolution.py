@@ -69,14 +69,21 @@ def started_roles(config: BaseConfig) -> dict[str, WorkerConfig]:
     """Roles with a strategy whose workers a run starts, by path."""
     if not isinstance(config, RLVRConfig | AgenticConfig):
         return {path: role for path, role in config.roles().items() if role.strategy_args is not None}
-    roles: dict[str, WorkerConfig] = {"actor_train": config.actor_train, "actor_infer": config.actor_infer}
+    roles: dict[str, WorkerConfig] = {"actor_infer": config.actor_infer}
+    if not config.is_rollout_only:
+        roles = {"actor_train": config.actor_train} | roles | _beside_the_actor(config)
+    if isinstance(config, AgenticConfig):
+        return roles
+    return roles | {path: judge for path, judge in judge_engines(config).items() if judge.strategy_args}
+
+
+def _beside_the_actor(config: PPOConfig) -> dict[str, WorkerConfig]:
+    roles: dict[str, WorkerConfig] = {}
     if config.needs_reference:
         roles["reference"] = config.reference or reference_of(config)
     if config.needs_critic and config.critic is not None:
         roles["critic"] = config.critic
-    if isinstance(config, AgenticConfig):
-        return roles
-    return roles | {path: judge for path, judge in judge_engines(config).items() if judge.strategy_args}
+    return roles
 
 
 def reference_of(config: PPOConfig) -> WorkerConfig:

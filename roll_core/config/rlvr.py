@@ -89,7 +89,8 @@ class RLVRConfig(PPOConfig):
         return self
 
     def _complete_validation(self, validation: WorkerConfig) -> None:
-        sampling = validation.generating_args or GeneratingArgs()
+        default = self.actor_infer.generating_args if self.is_rollout_only else None
+        sampling = validation.generating_args or default or GeneratingArgs()
         filled: dict[str, int] = {}
         if sampling.max_new_tokens is None:
             filled["max_new_tokens"] = self.val_response_window

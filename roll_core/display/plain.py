@@ -21,7 +21,8 @@ class PlainView:
 
     def start(self) -> None:
         """Say which run begins."""
-        self.write([f"{self._progress.title}: {self._progress.total_steps} steps"])
+        known = f": {self._progress.total_steps} steps" if self._progress.total_steps >= 0 else ""
+        self.write([f"{self._progress.title}{known}"])
 
     def refresh(self, *, step_finished: bool = False) -> None:
         """Print the line of a step when it is finished; phases within a step are not worth a line."""

@@ -28,6 +28,7 @@ class Progress:
     """What is known of a run so far. `step` counts finished steps, so 0 is the state before the first."""
 
     total_steps: int
+    """Below 0 where it is not known yet."""
     title: str
     clock: Callable[[], float] = time.monotonic
     step: int = 0

@@ -61,6 +61,11 @@ class RunDisplay:
         self._progress.step = step
         self._view.refresh()
 
+    def expect(self, total_steps: int) -> None:
+        """Say how many steps the run has, where that was not known when it began."""
+        self._progress.total_steps = total_steps
+        self._view.refresh()
+
     def step(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Show a finished step. `step` counts from 1; 0 is for a validation before the first."""
         self._progress.update(step, metrics)
@@ -80,12 +85,18 @@ class RunDisplay:
         self._view.write(sample_lines(rows))
 
     def summary(
-        self, files: Mapping[str, Path | str], *, before: float | None = None, after: float | None = None
+        self,
+        files: Mapping[str, Path | str],
+        results: Sequence[str] = (),
+        *,
+        before: float | None = None,
+        after: float | None = None,
     ) -> None:
         """Show how the run went, below the last state of the panel, which is not redrawn after it.
 
         Args:
             files: what the user will look for, by label: "checkpoint", "tensorboard", "metrics".
+            results: further lines on what came of the run.
             before, after: held-out accuracy in [0, 1]; the first and the last `val_correct/all/mean` by default.
         """
         progress = self._progress
@@ -96,6 +107,7 @@ class RunDisplay:
             seconds=progress.elapsed_s,
             before=progress.first_accuracy if before is None else before,
             after=progress.last_accuracy if after is None else after,
+            results=tuple(results),
             files={label: str(path) for label, path in files.items()},
         )
         self._view.stop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from roll_core.display.progress import duration
@@ -19,6 +19,7 @@ class RunSummary:
     before: float | None = None
     after: float | None = None
     files: Mapping[str, str] = field(default_factory=dict)
+    results: Sequence[str] = ()
 
 
 def summary_lines(summary: RunSummary) -> list[str]:
@@ -29,5 +30,6 @@ def summary_lines(summary: RunSummary) -> list[str]:
         lines.append(f"  held-out accuracy: {summary.before:.1%} before, {summary.after:.1%} after ({gain})")
     elif summary.after is not None:
         lines.append(f"  held-out accuracy: {summary.after:.1%}")
+    lines += [f"  {line}" for line in summary.results]
     width = max((len(label) for label in summary.files), default=0)
     return lines + [f"  {label + ':':<{width + 1}} {path}" for label, path in summary.files.items()]

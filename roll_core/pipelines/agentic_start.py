@@ -59,7 +59,8 @@ def read_words(config: AgenticConfig, notify: Callable[[str], None]) -> Words:
 
     from roll_core.rollout.env_dialogue import Dialogue
 
-    tokenizer = AutoTokenizer.from_pretrained(config.actor_train.model_args.model_name_or_path, local_files_only=True)
+    role = config.actor_infer if config.is_rollout_only else config.actor_train
+    tokenizer = AutoTokenizer.from_pretrained(role.model_args.model_name_or_path, local_files_only=True)
     template = (config.actor_train.data_args or config.actor_infer.data_args or DataArgs()).template
     stops = () if tokenizer.eos_token_id is None else (int(tokenizer.eos_token_id),)
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (*stops, 0)[0]

@@ -42,6 +42,16 @@ class Inputs:
     """Tokens that an answer must not have: those that stand for images."""
 
 
+@dataclass(frozen=True)
+class RolloutInputs:
+    """The prompts of a run that trains nothing, and the tokenizer that made them."""
+
+    tokenizer: Any
+    dataset: PromptDataset
+    stop_token_ids: tuple[int, ...]
+    excluded_token_ids: tuple[int, ...]
+
+
 def read_rows(config: RLVRConfig) -> Rows:
     """Read and check all data files; standard library only.
 
@@ -66,8 +76,9 @@ def prepare_inputs(config: RLVRConfig, rows: Rows, notify: Callable[[str], None]
     from roll_core.data.prompts import PromptDataset
     from roll_core.data.sampler import PromptSampler
 
-    tokenizer = AutoTokenizer.from_pretrained(config.actor_train.model_args.model_name_or_path, local_files_only=True)
-    vision, excluded = _vision(config, rows)
+    folder = config.actor_train.model_args.model_name_or_path
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    vision, excluded = _vision(folder, [*rows.training, *rows.validation])
     files = config.actor_train.data_args
     dataset = PromptDataset(
         rows.training,
@@ -94,12 +105,32 @@ def prepare_inputs(config: RLVRConfig, rows: Rows, notify: Callable[[str], None]
     return Inputs(tokenizer, dataset, sampler, held_out, stops, int(pad), excluded)
 
 
+def prepare_rollout_inputs(config: RLVRConfig, notify: Callable[[str], None]) -> RolloutInputs:
+    """Read and tokenise the prompts of `validation`; raises as `read_rows`."""
+    from transformers import AutoTokenizer
+
+    from roll_core.data.prompts import PromptDataset
+
+    validation = config.validation
+    assert validation is not None and validation.data_args is not None, "the config's problems name it"
+    files = validation.data_args
+    rows = _load(files, config.actor_train.data_args or files, tag_routes(config.rewards))
+    folder = config.actor_infer.model_args.model_name_or_path
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    vision, excluded = _vision(folder, rows)
+    limit = config.val_prompt_length or config.prompt_length
+    dataset = PromptDataset(rows, tokenizer, limit, _templates(config, validation), vision, _limits(files))
+    _tell_dropped("validation", dataset, notify)
+    stops = () if tokenizer.eos_token_id is None else (int(tokenizer.eos_token_id),)
+    return RolloutInputs(tokenizer, dataset, stops, excluded)
+
+
 def _load(files: DataArgs, training: DataArgs, routes: dict[str, str]) -> list[Row]:
     folder = files.dataset_dir or training.dataset_dir or ""
     return load_rows(files.file_name or (), folder, routes, columns_of(files))
 
 
-def _vision(config: RLVRConfig, rows: Rows) -> tuple[Vision | None, tuple[int, ...]]:
+def _vision(folder: str | None, every: Sequence[Row]) -> tuple[Vision | None, tuple[int, ...]]:
     """What reads images, where rows have some; and the tokens that stand for images, where the model has such.
 
     Raises:
@@ -110,10 +141,8 @@ def _vision(config: RLVRConfig, rows: Rows) -> tuple[Vision | None, tuple[int, .
 
     from roll_core.data.vision import Vision, reserved_tokens
 
-    folder = config.actor_train.model_args.model_name_or_path
     assert folder is not None, "the config's problems name it"
     reserved = reserved_tokens(AutoConfig.from_pretrained(folder, local_files_only=True))
-    every = [*rows.training, *rows.validation]
     if any(row.images for row in every):
         return Vision(folder), reserved
     if reserved:

@@ -86,6 +86,37 @@ class Crew:
         return [*self.trainers, self.actor_infer, *self.rewards.values(), *shaping]
 
 
+@dataclass
+class Engines:
+    """The workers of a run that trains nothing."""
+
+    actor_infer: WorkerGroup
+    rewards: dict[str, WorkerGroup] = field(default_factory=dict)
+
+    @property
+    def trainers(self) -> list[WorkerGroup]:
+        """None."""
+        return []
+
+    @property
+    def groups(self) -> list[WorkerGroup]:
+        """All of them."""
+        return [self.actor_infer, *self.rewards.values()]
+
+
+def launch_engines(setting: Setting, nodes: Sequence[Node], waiter: Waiter) -> Engines:
+    """Start the processes of a run that trains nothing; returns at once."""
+    config, start = setting.config, _Start(setting, nodes)
+    rewards = config.rewards if isinstance(config, RLVRConfig) else {}
+    engines = Engines(
+        actor_infer=start.role("actor_infer", config.actor_infer, InferWorker, threads=ENGINE_THREADS),
+        rewards={domain: start.reward(domain, reward) for domain, reward in rewards.items()},
+    )
+    for group in engines.groups:
+        waiter.watch(group)
+    return engines
+
+
 def launch(setting: Setting, nodes: Sequence[Node], waiter: Waiter) -> Crew:
     """Start every role's processes; returns at once."""
     config, start = setting.config, _Start(setting, nodes)
@@ -105,7 +136,7 @@ def launch(setting: Setting, nodes: Sequence[Node], waiter: Waiter) -> Crew:
     return crew
 
 
-def set_up(crew: Crew, waiter: Waiter, plans: Mapping[str, TrainPlan]) -> None:
+def set_up(crew: Crew | Engines, waiter: Waiter, plans: Mapping[str, TrainPlan]) -> None:
     """Let every role load what it needs.
 
     Raises:

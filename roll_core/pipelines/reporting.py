@@ -75,7 +75,7 @@ class Reporter:
         self.last_accuracy = accuracy
         self.display.notice(f"step {step}: {accuracy:.1%} of {len(samples)} held-out answers are right")
         if self.config.rollout_dump_dir:
-            write_lines(Path(self.config.rollout_dump_dir) / f"val-{step:06d}.jsonl", map(_record_of_sample, samples))
+            write_lines(Path(self.config.rollout_dump_dir) / f"val-{step:06d}.jsonl", map(record_of_sample, samples))
 
 
 def _rates(step: int, times: Mapping[str, float], summary: StepSummary) -> dict[str, float]:
@@ -89,7 +89,8 @@ def _rates(step: int, times: Mapping[str, float], summary: StepSummary) -> dict[
     }
 
 
-def _record_of_sample(sample: Sample) -> dict[str, Any]:
+def record_of_sample(sample: Sample) -> dict[str, Any]:
+    """An answer and its score as JSON data."""
     row, score = sample.prompt.row, sample.score
     return {
         "id": row.id,

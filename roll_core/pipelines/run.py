@@ -39,24 +39,30 @@ def run_config(config: BaseConfig) -> Outcome:
     setting = decide(config)
     from roll_core.checkpoint.claim import claimed
     from roll_core.pipelines.agentic_start import run_agentic
+    from roll_core.pipelines.rollout import rollout_dir, run_rollout
     from roll_core.pipelines.start import run_rlvr
 
     run = run_rlvr if isinstance(config, RLVRConfig) else run_agentic
+    if config.is_rollout_only:
+        run = run_rollout
 
-    with RunDisplay(config.max_steps, config.exp_name) as display:
+    with RunDisplay(-1 if config.is_rollout_only else config.max_steps, config.exp_name) as display:
         for notice in setting.notices:
             display.notice(notice)
         display.notice(f"platform {setting.resolved_platform.name}: {'; '.join(setting.resolved_platform.reasons)}")
         display.notice(f"workers write to {setting.log_dir}")
         try:
-            with claimed(_written_folders(config), display.notice):
+            folders = _written_folders(config)
+            if config.is_rollout_only:
+                folders = {config.run_dir: "output_dir", rollout_dir(config): "rollout_dump_dir"}
+            with claimed(folders, display.notice):
                 outcome = run(setting, display)
         except KeyboardInterrupt as error:
             raise Interrupted(error) from None
         files: dict[str, Path | str] = dict(outcome.locations)
         if outcome.checkpoint is not None:
             files["checkpoint"] = outcome.checkpoint
-        display.summary(files, before=outcome.first_accuracy, after=outcome.last_accuracy)
+        display.summary(files, outcome.results, before=outcome.first_accuracy, after=outcome.last_accuracy)
     return outcome
 
 

@@ -40,6 +40,8 @@ class Outcome:
     seconds: float
     checkpoint: Path | None
     locations: dict[str, str]
+    results: tuple[str, ...] = ()
+    """Further lines for the terminal."""
 
 
 @dataclass(frozen=True)
@@ -147,15 +149,20 @@ def train_plans(config: PPOConfig) -> dict[str, TrainPlan]:
 
 
 def _open_trackers(config: PPOConfig, display: RunDisplay, resume: Resume | None) -> RunTrackers:
-    info = RunInfo(
+    info = tracker_info(config, display, resume.step if resume is not None else None)
+    return open_trackers(config.track_with, config.tracker_kwargs, info)
+
+
+def tracker_info(config: PPOConfig, display: RunDisplay, resumed_step: int | None) -> RunInfo:
+    """What trackers are told of a run; `resumed_step` is the last one that an earlier run finished."""
+    return RunInfo(
         exp_name=config.exp_name,
         output_dir=Path(config.output_dir),
         run_dir=config.run_dir,
         config=config.model_dump(mode="json"),
-        resumed_step=resume.step if resume is not None else None,
+        resumed_step=resumed_step,
         warn=display.notice,
     )
-    return open_trackers(config.track_with, config.tracker_kwargs, info)
 
 
 def make_parts(

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 
@@ -26,13 +26,14 @@ BY_CHANCE = ("time/", "system/", "actor/backward_seconds")
 class Run:
     """Where one run writes, and what it takes beside the small settings."""
 
+    config: ClassVar[Path] = CONFIG
     folder: Path
     assets: Path
     overrides: Sequence[str] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def settings(self) -> list[str]:
+    def settings(self) -> Sequence[str]:
         return [
             "platform=cpu",
             f"pretrain={self.assets / 'model'}",
@@ -58,9 +59,9 @@ class Run:
 
     def start(self, *more: str, script: Path | None = None) -> subprocess.Popen[str]:
         """Start it, with further overrides."""
-        command = [sys.executable, "-m", "roll_core", "run", str(CONFIG)]
+        command = [sys.executable, "-m", "roll_core", "run", str(self.config)]
         if script is not None:
-            command = [sys.executable, str(script), str(CONFIG)]
+            command = [sys.executable, str(script), str(self.config)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **self.environ}
         return subprocess.Popen(
             [*command, *self.settings, *more],
@@ -104,10 +105,12 @@ class Run:
 
         return wait_for(found, f"{name} to start", timeout_s)
 
-    def wait_for_step(self, step: int, timeout_s: float = 120) -> None:
-        """Until the metrics of a step are there."""
+    def wait_for_step(self, step: int, timeout_s: float = 120, process: subprocess.Popen[str] | None = None) -> None:
+        """Until the metrics of a step are there; a process that ends before is a failure with its output."""
 
         def is_there() -> bool | None:
+            if process is not None and process.poll() is not None:
+                raise AssertionError(f"ended before step {step}: {process.communicate()[0]}")
             files = list(self.folder.rglob("metrics.jsonl"))
             return True if files and f'"step": {step},' in files[0].read_text() else None
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from roll_core.config.agentic import AgenticConfig, EnvManagerConfig
+from roll_core.config.rules import rollout
 from roll_core.config.rules.algorithm import asynchronous
 from roll_core.data.tags import nearest
 from roll_core.envs.base import BUILTIN_ENVIRONMENTS
@@ -19,26 +20,32 @@ GROUPINGS = ("batch", "tags", "traj_group_id", "state")
 
 def problems(config: AgenticConfig) -> Iterator[Problem]:
     """Everything about environments, groups and estimators that cannot work on any machine."""
+    if config.is_rollout_only:
+        yield from rollout.problems(config)
+    else:
+        yield from _learning(config)
+    if config.sequence_length is None and config.response_length is None:
+        hint = "sequence_length: 4096 (the longest episode, in tokens)"
+        yield Problem("sequence_length", "must be given", None, hint)
+    yield from _manager(config, "train_env_manager", config.train_env_manager, config.rollout_batch_size)
+    if config.val_env_manager is not None and not config.is_rollout_only:
+        yield from _manager(config, "val_env_manager", config.val_env_manager, config.val_batch_size)
+    for tag in config.used_tags:
+        if tag in config.custom_envs:
+            yield from _environment(config, tag)
+
+
+def _learning(config: AgenticConfig) -> Iterator[Problem]:
+    """Roles and estimators of a run that trains."""
     for name in ("actor_train", "actor_infer"):
         if name not in config.model_fields_set:
-            rule = "must be given: runs without it are not part of this version"
-            hint = f"a section {name} with strategy_args and device_mapping"
-            yield Problem(name, rule, None, hint, is_not_built=True)
+            yield Problem(name, "must be given", None, f"a section {name} with strategy_args and device_mapping")
     if config.needs_critic and config.critic is None:
         hint = "add a section critic, or adv_estimator: reinforce or grpo, which need none"
         # Published configs leave the estimator to its default also where there is no critic for it.
         is_default = "adv_estimator" not in config.model_fields_set
         rule = "adv_estimator gae learns values, which needs a critic"
         yield Problem("critic", rule, None, hint, is_not_built=is_default)
-    if config.sequence_length is None and config.response_length is None:
-        hint = "sequence_length: 4096 (the longest episode, in tokens)"
-        yield Problem("sequence_length", "must be given", None, hint)
-    yield from _manager(config, "train_env_manager", config.train_env_manager, config.rollout_batch_size)
-    if config.val_env_manager is not None:
-        yield from _manager(config, "val_env_manager", config.val_env_manager, config.val_batch_size)
-    for tag in config.used_tags:
-        if tag in config.custom_envs:
-            yield from _environment(config, tag)
     yield from _estimator(config)
     yield from asynchronous(config)
     if config.async_generation_ratio > 0 and config.train_env_manager.pace == "lockstep":

@@ -12,7 +12,8 @@ from roll_core.errors import Problem
 
 def problems(config: RLVRConfig) -> Iterator[Problem]:
     """Missing file names, unknown templates, two columns for the prompt."""
-    yield from _section("actor_train.data_args", config.actor_train.data_args)
+    if not config.is_rollout_only:
+        yield from _section("actor_train.data_args", config.actor_train.data_args)
     if config.validation is not None:
         yield from _section("validation.data_args", config.validation.data_args)
     training = config.actor_train.data_args

@@ -26,7 +26,7 @@ SCHEDULES = (
 
 def problems(config: BaseConfig) -> Iterator[Problem]:
     """Counts of steps, names of schedules, kinds of checkpoints."""
-    if isinstance(config, RLVRConfig | AgenticConfig) and config.max_steps < 1:
+    if isinstance(config, RLVRConfig | AgenticConfig) and config.max_steps < 1 and not config.is_rollout_only:
         yield Problem("max_steps", "must be at least 1", config.max_steps)
     if config.checkpoint_config is not None and config.checkpoint_config.type != "file_system":
         rule = "checkpoints are written to a folder"
