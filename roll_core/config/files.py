@@ -119,6 +119,8 @@ def _yaml_problem(error: Exception) -> Problem | None:
         return Problem("", f"is no YAML{where}: {error.problem}", None, hint)
     if isinstance(error, yaml.YAMLError | UnicodeDecodeError):
         return Problem("", f"is no YAML: {' '.join(str(error).split())}")
+    if isinstance(error, RecursionError):
+        return Problem("", "is nested too deeply to be read")
     if isinstance(error, OmegaConfBaseException | ValueError | OSError):
         return Problem("", f"cannot be read: {str(error).strip().splitlines()[0]}", None, "a mapping of keys to values")
     return None

@@ -76,7 +76,12 @@ def _broken(node: DictConfig | ListConfig, key: Any, path: str, error: Exception
         return Problem(path, f"refers to ${{{missing}}}, which is not in this config", text, hint)
     first = str(error).strip().splitlines()[0]
     reason = first.rpartition("while resolving interpolation: ")[2].strip('"')
-    return Problem(path, f"cannot be worked out: {reason}", text)
+    hint = ""
+    if "Unsupported interpolation type" in reason:
+        hint = "${oc.env:NAME,default} is a variable of the environment, ${a.b} another key; nothing is computed"
+    elif "Environment variable" in reason:
+        hint = "set the variable, or write what holds without it: ${oc.env:NAME,default}"
+    return Problem(path, f"cannot be worked out: {reason}", text, hint)
 
 
 def _texts(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:

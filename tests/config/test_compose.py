@@ -53,6 +53,12 @@ def test_a_circle_of_references_is_reported(write: Write) -> None:
 def test_a_missing_variable_of_the_environment_is_named(write: Write) -> None:
     found = message(write({"pretrain": "${oc.env:NO_SUCH_VARIABLE_HERE}"}))
     assert "pretrain: cannot be worked out: Environment variable 'NO_SUCH_VARIABLE_HERE' not found" in found
+    assert "\n    try:   set the variable, or write what holds without it: ${oc.env:NAME,default}" in found
+    assert "${oc.env:NAME,default} is a variable" in message(write({"pretrain": "${env:HOME}"}))
+
+
+def test_a_config_that_nests_without_end_is_refused(write: Write) -> None:
+    assert message(write("seed: " + "[" * 5000 + "]" * 5000)).endswith("- is nested too deeply to be read")
 
 
 def test_included_files_lie_under_the_file_itself(write: Write) -> None:
