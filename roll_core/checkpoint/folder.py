@@ -95,7 +95,7 @@ class CheckpointFolder:
         if not partial.is_dir() or not any(partial.iterdir()):
             raise CheckpointError(f"checkpoint-{step} was finished with nothing written to {partial}")
         try:
-            write_manifest(partial, step, extra or {})
+            write_manifest(partial, step, extra or {}, self._last_written())
             flush_tree_to_disk(partial)
             replaced = self._hidden(step, "replaced")
             if final.exists():
@@ -214,6 +214,10 @@ class CheckpointFolder:
                 shutil.rmtree(removed)
             except OSError as error:
                 self._notify(f"could not remove the old {path.name} in {self.output_dir}: {error}")
+
+    def _last_written(self) -> float:
+        whole = [path for _, path in _finished(self.output_dir) if not _damage(path)]
+        return max((read_manifest(path).saved_at for path in whole), default=0.0)
 
     def _hidden(self, step: int, kind: str) -> Path:
         return self.output_dir / f".checkpoint-{step}.{kind}"

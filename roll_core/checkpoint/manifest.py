@@ -43,8 +43,10 @@ class Damage(Exception):
     """A checkpoint is not whole. The message names the file and what is wrong with it."""
 
 
-def write_manifest(folder: Path, step: int, extra: Mapping[str, Any]) -> Manifest:
+def write_manifest(folder: Path, step: int, extra: Mapping[str, Any], later_than: float = 0.0) -> Manifest:
     """Record every file below `folder` in its manifest.json.
+
+    `later_than` is when the last one before it was written: a clock that was set back makes no checkpoint an old one.
 
     Raises:
         OSError: the disk is full or cannot be written.
@@ -59,7 +61,7 @@ def write_manifest(folder: Path, step: int, extra: Mapping[str, Any]) -> Manifes
     files = {
         name: FileRecord(path.stat().st_size, checksum) for (name, path), checksum in zip(paths.items(), checksums)
     }
-    manifest = Manifest(step, files, saved_at=round(time.time(), 6), extra=dict(extra))
+    manifest = Manifest(step, files, saved_at=round(max(time.time(), later_than + 0.001), 6), extra=dict(extra))
     content = {"format": FORMAT, **asdict(manifest)}
     content["checksum"] = _checksum_of(content)
     with (folder / MANIFEST_NAME).open("w", encoding="utf-8") as file:

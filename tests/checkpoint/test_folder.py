@@ -229,6 +229,17 @@ def test_going_on_from_an_older_step_does_not_prune_what_was_just_written(tmp_pa
     assert folder.steps() == [10, 15, 30]
 
 
+def test_a_clock_that_was_set_back_makes_no_checkpoint_an_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = CheckpointFolder(tmp_path, max_ckpt_to_keep=2)
+    save(folder, 10)
+    monkeypatch.setattr("roll_core.checkpoint.manifest.time.time", lambda: 1000.0)
+    for step in (20, 30, 40):
+        save(folder, step)
+    assert folder.steps() == [30, 40]
+
+
 def test_a_lower_step_written_later_is_mentioned(tmp_path: Path) -> None:
     for step in (10, 20, 15):
         save(CheckpointFolder(tmp_path), step)
