@@ -48,9 +48,8 @@ class AsyncEnvCollector(FlowCollector[PlayedGroup]):
         return [member.episode for member in one.chosen()]
 
     def _gave_up(self) -> str:
-        account = self.flow.account
-        filtered, faulty = account.ended["filtered"], account.ended["faulty"]
-        return gave_up(self.batch_size, account.drawn, filtered, faulty, self.flow.reasons)
+        counts = {name: count - self._counted.get(name, 0) for name, count in self._counts().items()}
+        return gave_up(self.batch_size, counts["drawn"], counts["filtered"], counts["faulty"], self.flow.reasons)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
@@ -61,6 +60,7 @@ class AsyncEnvCollector(FlowCollector[PlayedGroup]):
         now = self._tally()
         since = {name: float(count - self._told[name]) for name, count in now.items()}
         self._told = now
+        self.flow.reasons.clear()
         return since | {"scheduler/episode_open_count": float(self.flow.episodes.open_by_account())}
 
     def _tally(self) -> Counter[str]:

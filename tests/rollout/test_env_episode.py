@@ -111,6 +111,30 @@ def test_a_full_sequence_ends_the_episode_with_its_last_answer(dialogue: Dialogu
     assert one.rows[0].mask[-1]
 
 
+def test_a_first_prompt_without_room_for_an_answer_is_a_fault(dialogue: Dialogue) -> None:
+    one = episode(dialogue, sequence_length=20)
+    one.begin(Observed("a" * 40))
+    assert ask(one) is None
+    assert one.end == "fault"
+    assert one.fault == Fault("too_long", "the first prompt leaves no token for an answer in sequence_length 20")
+    assert one.rows == []
+
+
+@pytest.mark.parametrize("is_stepwise", [False, True])
+def test_an_episode_goes_on_from_its_state_as_if_it_had_never_stopped(dialogue: Dialogue, is_stepwise: bool) -> None:
+    one, again = (episode(dialogue, is_stepwise=is_stepwise) for _ in range(2))
+    play(one, ["Left", "?"], last="goes on")
+    asked = ask(one)
+    again.restore(json.loads(json.dumps(one.state())))
+    assert again.asked(PARAMS, "train/1", lambda name: len(name)) == asked
+    for each in (one, again):
+        assert asked is not None
+        answer(each, asked, "Up")
+        each.observed(Observed("over", 1.0, terminated=True, metrics={"success": 1.0}))
+    assert again.state() == one.state()
+    assert (again.rows, again.turns, again.metrics()) == (one.rows, one.turns, one.metrics())
+
+
 def test_an_answer_gets_no_more_tokens_than_are_left(dialogue: Dialogue) -> None:
     one = episode(dialogue, sequence_length=40, max_tokens_per_step=30)
     one.begin(Observed("see"))
