@@ -55,6 +55,7 @@ def run_config(config: BaseConfig) -> Outcome:
             folders = _written_folders(config)
             if config.is_rollout_only:
                 folders = {config.run_dir: "output_dir", rollout_dir(config): "rollout_dump_dir"}
+            make_folders(config, setting.log_dir)
             with claimed(folders, display.notice):
                 outcome = run(setting, display)
         except KeyboardInterrupt as error:
@@ -64,6 +65,24 @@ def run_config(config: BaseConfig) -> Outcome:
             files["checkpoint"] = outcome.checkpoint
         display.summary(files, outcome.results, before=outcome.first_accuracy, after=outcome.last_accuracy)
     return outcome
+
+
+def make_folders(config: PPOConfig, log_dir: Path) -> None:
+    """Make the folders of logs and dumps before anything starts.
+
+    Raises:
+        ConfigError: one cannot be made. A plan asks the system for permission, which network file systems grant and
+            then refuse.
+    """
+    folders = {"logging_dir": log_dir}
+    if config.rollout_dump_dir is not None:
+        folders["rollout_dump_dir"] = Path(config.rollout_dump_dir)
+    for key, folder in folders.items():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            problem = Problem(key, f"cannot be made: {error.strerror}", str(folder), "another folder")
+            raise ConfigError([problem], config.source) from error
 
 
 def _written_folders(config: PPOConfig) -> dict[Path, str]:
