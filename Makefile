@@ -8,6 +8,8 @@ VLLM_VENV ?= .venv-vllm
 VLLM_BIN := $(VLLM_VENV)/bin
 PACKAGES := . plugins/roll_ascend plugins/roll_cuda plugins/roll_transferqueue
 SEED ?= 0
+# Tests wait for processes more than they compute. Files stay whole: tests of one share a cluster.
+TEST_PROCESSES ?= 2
 
 # One thread per process: with several worker processes on few cores, more threads make all of them slower.
 export OMP_NUM_THREADS ?= 1
@@ -30,7 +32,7 @@ quickstart: install
 	$(BIN)/python examples/quickstart/run.py --seed $(SEED)
 
 test: install lint
-	$(BIN)/python -m pytest -q -m "not slow and not device and not registry"
+	$(BIN)/python -m pytest -q -m "not slow and not device and not registry" -n $(TEST_PROCESSES) --dist loadfile
 
 # In an environment of its own: vLLM decides the versions of many packages. triton comes with xgrammar, takes a
 # gigabyte and is not used.

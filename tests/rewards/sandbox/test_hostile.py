@@ -163,12 +163,21 @@ def test_what_multiplies_is_ended_where_there_are_no_namespaces(name: str) -> No
     program, mine = f"```python\n{HOGS[name]}\n```\n", {users.number(count) for count in range(64)}
     fields = {"test_cases": TESTS, "case_type": "pytest", "test_case_function": ""}
     assert reward.score(RewardSample("1", "", program, fields=fields)).score == 0.0
-    left = [
-        one
-        for one in psutil.process_iter(["uids", "status"])
-        if one.info["uids"] is not None and one.info["uids"].real in mine
-    ]
-    # A zombie runs nothing: it waits for the machine's first process.
-    assert all(one.info["status"] == psutil.STATUS_ZOMBIE for one in left)
+    # Other tests beside this one may be lent users too, each for a moment; what multiplied would stay.
+    deadline = time.monotonic() + 30
+    while (running := _running(mine)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert running == []
     right = RewardSample("1", "", "```python\ndef add(a, b):\n    return a + b\n```\n", fields=fields)
     assert CodeSandboxReward(isolation="limits", wall_s=30.0, memory_mib=512).score(right).score == 1.0
+
+
+def _running(users_of_programs: set[int]) -> list[int]:
+    """Process ids; a zombie runs nothing: it waits for the machine's first process."""
+    return [
+        one.pid
+        for one in psutil.process_iter(["uids", "status"])
+        if one.info["uids"] is not None
+        and one.info["uids"].real in users_of_programs
+        and one.info["status"] != psutil.STATUS_ZOMBIE
+    ]
