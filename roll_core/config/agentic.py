@@ -82,7 +82,8 @@ class EnvManagerConfig(WorkerConfig):
     pace: Literal["lockstep", "free"] | None = None
     """lockstep: all environments take a turn together, and the same seed gives the same episodes, bit for bit. free:
     each goes on as soon as its own answer is there; what runs beside what then depends on time, and so do the last
-    bits of log-probabilities. Free where async_generation_ratio is above 0, else lockstep."""
+    bits of log-probabilities. Where nothing is said, training is free with async_generation_ratio above 0, and all
+    else in lockstep."""
     tags: list[str] = Field(default_factory=list)
     num_groups_partition: list[NotNegative] | None = None
     """Groups per tag, adding up to `num_env_groups`."""
@@ -180,6 +181,11 @@ class AgenticConfig(PPOConfig):
     def is_free(self) -> bool:
         """Whether environments of the training go on without waiting for each other."""
         return self.async_generation_ratio > 0 or self.train_env_manager.pace == "free"
+
+    @property
+    def has_free_pace(self) -> bool:
+        """Whether environments of any purpose do."""
+        return self.is_free or (self.val_env_manager is not None and self.val_env_manager.pace == "free")
 
     @property
     def num_redundant_groups(self) -> int:

@@ -10,6 +10,7 @@ from roll_core.data import DataProto
 from roll_core.pipelines.reporting import Reporter
 from roll_core.pipelines.rlvr import Parts, RlvrPipeline
 from roll_core.pipelines.step_report import write_lines
+from roll_core.rollout.env_async_collector import AsyncEnvCollector
 from roll_core.rollout.env_batch import episode_metrics, records, to_batch, validation_metrics
 from roll_core.rollout.env_collector import EnvCollector
 from roll_core.rollout.env_dialogue import Dialogue
@@ -46,7 +47,7 @@ class AgenticPipeline(RlvrPipeline):
         config: AgenticConfig,
         dialogue: Dialogue,
         reporter: EpisodeReporter,
-        held_out: EnvCollector | None,
+        held_out: EnvCollector | AsyncEnvCollector | None,
     ) -> None:
         super().__init__(parts)
         self.agentic, self.dialogue, self.reporter, self.held_out = config, dialogue, reporter, held_out

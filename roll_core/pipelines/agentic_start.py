@@ -75,12 +75,15 @@ def _assemble(config: AgenticConfig, started: Started, words: Words) -> AgenticP
     if len(engines) > 1:
         # The others take over: a death is no reason to end whatever the run waits for.
         waiter.unwatch(engines)
-    make = make_async_collector if config.is_free else partial(make_collector, purpose="train")
     place = partial(environments_of, config, started.setting)
-    collector = make(config, engines, waiter, words, notify=notify, place=place)
-    held_out = None
+
+    def make(purpose: str, is_free: bool) -> EnvCollector | AsyncEnvCollector:
+        maker = make_async_collector if is_free else make_collector
+        return maker(config, engines, waiter, words, purpose, notify, place)
+
+    collector, held_out = make("train", config.is_free), None
     if config.val_env_manager is not None:
-        held_out = make_collector(config, engines, waiter, words, "val", notify, place)
+        held_out = make("val", config.val_env_manager.pace == "free")
     parts = make_parts(
         started,
         collector=collector,
@@ -130,14 +133,15 @@ def make_async_collector(
     engines: WorkerGroup,
     waiter: Waiter,
     words: Words,
+    purpose: str,
     notify: Callable[[str], None],
     place: Place,
 ) -> AsyncEnvCollector:
-    """Collects the episodes of the training at a free pace, and while it trains where the config says so."""
+    """Collects the episodes of a purpose at a free pace; those of the training while it trains, as the config says."""
     from roll_core.rollout.env_async_collector import AsyncEnvCollector
     from roll_core.rollout.env_flow import EpisodeFlow, GroupShape
 
-    stage = _stage(config, words, "train", place)
+    stage = _stage(config, words, purpose, place)
     manager = stage.manager
     flow = EpisodeFlow(
         engines,
@@ -153,6 +157,8 @@ def make_async_collector(
         notify=notify,
         most_running=most_running(config),
     )
+    if purpose != "train":
+        return AsyncEnvCollector(flow, stage.num_groups, 0)
     return AsyncEnvCollector(flow, stage.num_groups, config.async_generation_ratio, config.num_redundant_groups)
 
 

@@ -158,7 +158,7 @@ def set_up(crew: Crew | Engines, waiter: Waiter, plans: Mapping[str, TrainPlan])
 def _engine_threads(config: PPOConfig) -> int:
     """Rollouts that never stop are sent to engines prompt by prompt, each of them a call of its own."""
     if isinstance(config, AgenticConfig):
-        return ENGINE_THREADS + (MOST_CALLS if config.is_free else 0)
+        return ENGINE_THREADS + (MOST_CALLS if config.has_free_pace else 0)
     if config.async_generation_ratio == 0:
         return ENGINE_THREADS
     extra = config.max_additional_running_prompts if config.is_use_additional_prompts else 0

@@ -10,6 +10,7 @@ from roll_core.rollout.async_collector import FlowCollector
 from roll_core.rollout.env_collector import gave_up
 from roll_core.rollout.env_episode import Episode
 from roll_core.rollout.env_flow import EpisodeFlow, check_episodes
+from roll_core.rollout.env_groups import GroupOrder
 from roll_core.rollout.env_queue import PlayedGroup
 
 
@@ -34,6 +35,17 @@ class AsyncEnvCollector(FlowCollector[PlayedGroup]):
         if self.ratio == 0:
             self.flow.halt()
         return episodes, metrics
+
+    @property
+    def order(self) -> GroupOrder:
+        """Which groups come next."""
+        return self.flow.order
+
+    def collect(self, label: str) -> tuple[list[Episode], dict[str, float]]:
+        """As `EnvCollector.collect`: episodes of the weights that engines have now, whatever their version."""
+        with self.flow.changed:
+            self.flow.label, self.flow.version = label, 0
+        return self(1)
 
     def _choose(self, oldest: int) -> list[PlayedGroup]:
         return sorted(super()._choose(oldest), key=lambda group: group.number)

@@ -69,6 +69,8 @@ class EpisodeFlow(EngineFlow[PlayedGroup]):
         self.order, self.params, self.shape, self.drops = order, params, shape, drops
         self.account = Account(ended={"trained": 0, "filtered": 0, "stale": 0, "faulty": 0})
         self.episodes = EpisodeAccount()
+        self.label = "async"
+        """What names of requests begin with, and with them their seeds."""
         self.faults: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
         self._ready: deque[Member] = deque()
@@ -132,7 +134,7 @@ class EpisodeFlow(EngineFlow[PlayedGroup]):
             member = Member(group, episode, first_version=each["first_version"])
             group.members.append(member)
             if each["is_asking"]:
-                member.request = episode.asked(self.params, "async", self._seed_of)
+                member.request = episode.asked(self.params, self.label, self._seed_of)
                 member.answer = Answer(tuple(each["token_ids"]), tuple(each["log_probs"]), each["attempts"])
             if not member.is_done and not each["is_over"]:
                 member.is_lost = member.request is not None
@@ -240,7 +242,7 @@ class EpisodeFlow(EngineFlow[PlayedGroup]):
         else:
             episode.begin(answer)
         if episode.end is None:
-            member.request = episode.request(self.params, "async", self._seed_of)
+            member.request = episode.request(self.params, self.label, self._seed_of)
         if episode.end is None:
             self._ready.append(member)
         else:

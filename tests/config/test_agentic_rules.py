@@ -73,7 +73,6 @@ def test_a_good_config_has_no_problems() -> None:
             "train_env_manager.pace",
             "must be free with async_generation_ratio above 0",
         ),
-        ({"val_env_manager": {"tags": ["Lake"], "pace": "free"}}, "val_env_manager.pace", "must be lockstep"),
     ],
 )
 def test_what_cannot_work_is_told_by_its_key(changes: dict[str, Any], path: str, rule: str) -> None:

@@ -362,6 +362,20 @@ def test_no_engine_is_given_more_turns_than_it_may_run(opened: Opened) -> None:
     assert_free(collector.flow)
 
 
+def test_a_validation_plays_the_same_groups_again_with_other_answers(opened: Opened) -> None:
+    collector = opened(0.0)
+    engines: Any = collector.flow.engines
+    for label in ("val/0", "val/5"):
+        collector.order.drawn = 0
+        episodes, metrics = collector.collect(label)
+        assert numbers(episodes) == [0, 1, 2, 3]
+        assert metrics["scheduler/collect_group_count"] == 4
+        assert not any(stream.tokens for group in engines.streams for stream in group), "something runs afterwards"
+    names = [request.request_id for _, _, requests in engines.asked for request in requests or ()]
+    assert {name[:5] for name in names} == {"val/0", "val/5"}
+    assert_free(collector.flow)
+
+
 def _homes(engines: Any) -> dict[str, set[int]]:
     homes: dict[str, set[int]] = {}
     for rank, method, requests in engines.asked:

@@ -51,9 +51,6 @@ def _learning(config: AgenticConfig) -> Iterator[Problem]:
     if config.async_generation_ratio > 0 and config.train_env_manager.pace == "lockstep":
         rule = "must be free with async_generation_ratio above 0: weights change in the midst of episodes"
         yield Problem("train_env_manager.pace", rule, "lockstep", "leave it out")
-    if config.val_env_manager is not None and config.val_env_manager.pace == "free":
-        rule = "must be lockstep: a validation plays the same episodes each time"
-        yield Problem("val_env_manager.pace", rule, "free", "leave it out")
 
 
 def notices(config: AgenticConfig) -> Iterator[str]:
