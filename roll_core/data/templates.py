@@ -137,14 +137,18 @@ TEMPLATES: dict[str, Render] = {
     "native": _own(),
     "native_nonthinking": _own(enable_thinking=False),
     "qwen2_5": _own(),
+    "qwen2-vl": _own(),
     "qwen3": _own(enable_thinking=True),
+    "qwen3_coder": _own(),
+    "qwen3_nothink": _own(enable_thinking=False),
     "longcot_V3": _then(_own(), "<think>\n"),
     "chatml": _chatml,
     "base": _single_question("User: ", "\n\nAssistant:"),
     "empty": _single_question("<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"),
 }
-"""Name -> template. `qwen2_5` is the tokenizer's own, as in published configs, which use the name with other models.
+"""Name -> template. `qwen2_5` is the tokenizer's own, as in published configs, which use the name with other models;
+so are `qwen2-vl` and `qwen3_coder`, whose models bring theirs, and `qwen3_nothink` is `native_nonthinking`.
 `chatml` adds no system turn. `base` is plain text for models that never saw a chat format."""
 
-OWN = ("native", "native_nonthinking", "qwen2_5", "qwen3", "longcot_V3")
+OWN = tuple(name for name in TEMPLATES if name not in ("chatml", "base", "empty"))
 """Those that are the tokenizer's own."""

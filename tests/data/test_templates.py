@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from roll_core.data.templates import TEMPLATES, TemplateChoice, render
+from roll_core.data.templates import OWN, TEMPLATES, TemplateChoice, render
 from roll_core.errors import ConfigError, DataError
 
 ONE = [{"role": "user", "content": "1+1?"}]
@@ -25,6 +25,10 @@ def test_a_dialogue_ends_where_the_answer_begins(tokenizer, name):
 
 
 def test_thinking_can_be_turned_off_and_opened(tokenizer):
+    assert (
+        render("qwen2-vl", tokenizer, TWO) == render("qwen3_coder", tokenizer, TWO) == render("native", tokenizer, TWO)
+    )
+    assert render("qwen3_nothink", tokenizer, TWO) == render("native_nonthinking", tokenizer, TWO)
     assert render("native_nonthinking", tokenizer, TWO) == CHATML + "<think>\n\n</think>\n\n"
     assert render("longcot_V3", tokenizer, TWO) == CHATML + "<think>\n"
 
@@ -36,7 +40,7 @@ def test_single_questions_for_models_without_a_chat_format(without_template):
         render("base", without_template, TWO)
 
 
-@pytest.mark.parametrize("name", ["native", "native_nonthinking", "qwen2_5", "qwen3", "longcot_V3"])
+@pytest.mark.parametrize("name", OWN)
 def test_a_tokenizer_without_a_template_is_refused_where_its_own_is_asked(without_template, name):
     with pytest.raises(DataError) as error:
         render(name, without_template, ONE)
