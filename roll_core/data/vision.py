@@ -97,9 +97,9 @@ class Vision:
         given = self._reader(images=images or [Image.new("RGB", (64, 64))], return_tensors="np")
         pixels = np.ascontiguousarray(given["pixel_values"], dtype=np.float32)
         grid = np.ascontiguousarray(given["image_grid_thw"], dtype=np.int64)
-        return {"pixel_values": pixels, "image_grid_thw": grid} if images else {
-            "pixel_values": pixels[:0], "image_grid_thw": grid[:0]
-        }  # fmt: skip
+        if not images:
+            pixels, grid = pixels[:0], grid[:0]
+        return {"pixel_values": pixels, "image_grid_thw": grid}
 
     def num_tokens(self, features: Features) -> list[int]:
         """How many tokens stand for each image."""
