@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,10 @@ from roll_core.context import WorkerContext
 from roll_core.errors import BadRequest
 from roll_core.inference import Completion, GenerationRequest, InferStrategy
 from roll_core.platforms.cpu import CpuPlatform
+
+
+class NoOptions(BaseModel):
+    """An engine without options."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ class Scene:
 class StandIn(InferStrategy):
     """An engine that answers as its scene says, all requests of a call in the reverse of their order."""
 
-    Config = BaseModel
+    Config = NoOptions
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(WorkerConfig(), CpuPlatform(), WorkerContext("reward-llm_judge", 0, 1))
@@ -92,7 +97,7 @@ class StandIn(InferStrategy):
 class ByLength(InferStrategy):
     """An engine for worker processes, with the tokenizer of the role's folder: a response of one letter is right."""
 
-    Config = BaseModel
+    Config = NoOptions
 
     def start(self) -> None:
         from roll_core.rewards.judge_text import TokenizerText
@@ -101,11 +106,16 @@ class ByLength(InferStrategy):
 
     def generate(self, requests: Sequence[GenerationRequest]) -> Iterator[Completion]:
         for request in requests:
-            lines = self.text.decode(request.prompt_ids).splitlines()
-            marks = [number for number, line in enumerate(lines) if len(line) == 16 and line.isalnum()]
-            verdict = "YES" if marks and len(lines[marks[0] + 1]) == 1 else "NO"
+            asked = self.text.decode(request.prompt_ids)
+            mark = re.search(r"^[0-9a-f]{16}$", asked, re.MULTILINE)
+            assert mark is not None
+            response = asked.split(mark.group())[1].strip()
+            verdict = "YES" if self.is_right(response) else "NO"
             token_ids = tuple(self.text.tokenizer(verdict, add_special_tokens=False)["input_ids"])
             yield Completion(request.request_id, token_ids, (0.0,) * len(token_ids), "stop", 0)
+
+    def is_right(self, response: str) -> bool:
+        return len(response) == 1
 
     def abort(self, request_ids: Sequence[str] | None = None) -> list[str]:
         return []
@@ -115,6 +125,13 @@ class ByLength(InferStrategy):
 
     def stop(self) -> None:
         """Nothing runs."""
+
+
+class BySum(ByLength):
+    """Knows what 2 + 2 is, and finds half of what an untrained model says right."""
+
+    def is_right(self, response: str) -> bool:
+        return response == "The answer is 4." or (response[:3] != "The" and sum(map(ord, response)) % 2 == 0)
 
 
 def save_tokenizer(folder: Path) -> Path:
