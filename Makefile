@@ -47,7 +47,7 @@ $(VLLM_VENV)/.installed: pyproject.toml constraints.txt requirements-vllm.txt
 	@touch $@
 
 test-vllm: $(VLLM_VENV)/.installed
-	$(VLLM_BIN)/python -m pytest -q -m "vllm and not slow" tests/inference tests/end_to_end
+	$(VLLM_BIN)/python -m pytest -q -m "vllm and not slow" tests/inference tests/rewards tests/end_to_end
 
 quickstart-vllm: $(VLLM_VENV)/.installed
 	$(VLLM_BIN)/python examples/quickstart/run.py --seed $(SEED) actor_infer.strategy_args.strategy_name=vllm \

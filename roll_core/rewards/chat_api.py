@@ -17,6 +17,7 @@ from roll_core.errors import RollError
 # Worth another try: overload, restarts and proxies. All other statuses come again.
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 _MAX_BYTES = 16 << 20
+_LONGEST_PAUSE_S = 16.0
 
 
 class ApiFailed(RollError):
@@ -48,7 +49,8 @@ class ChatApi:
         api_key: sent as a bearer token where it is not empty.
         timeout_s: for one request.
         tries: requests made before giving up.
-        first_pause_s: before the second try; doubled before each further one, unless the server asks for another.
+        first_pause_s: before the second try; doubled before each further one, up to 16 s, unless the server asks for
+            another.
         budget_s: for all tries and pauses together.
     """
 
@@ -77,7 +79,8 @@ class ChatApi:
             try:
                 return _reply(self._post(body, min(self.timeout_s, end - time.monotonic())), number)
             except _Failed as failure:
-                pause = failure.pause_s or self.first_pause_s * 2 ** (number - 1) * random.uniform(0.75, 1.25)
+                grown = min(_LONGEST_PAUSE_S, self.first_pause_s * 2 ** (number - 1))
+                pause = failure.pause_s or grown * random.uniform(0.75, 1.25)
                 is_last = number == self.tries or not failure.is_passing or time.monotonic() + pause >= end
                 if is_last:
                     times = "once" if number == 1 else f"{number} times"
