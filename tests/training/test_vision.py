@@ -108,7 +108,7 @@ class Setup:
         )
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [pytest.param("qwen2_vl", marks=pytest.mark.slow), "qwen2_5_vl", "qwen3_vl"])
 def test_the_trainer_scores_what_the_engine_sampled_and_looks_at_the_images(tmp_path: Path, family: str) -> None:
     setup = Setup(tmp_path, family)
     engine = setup.engine()
