@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from roll_core.config.reward_options import reward_name
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.roles import GeneratingArgs, RewardConfig, WorkerConfig
+from roll_core.data.templates import template_problems
 from roll_core.errors import Problem
 from roll_core.rewards.judge_prompts import prompt_text
 
@@ -118,6 +119,7 @@ def _engine(path: str, engine: WorkerConfig) -> Iterator[Problem]:
     if engine.strategy_config.get("load_format") == "dummy":
         rule = "nobody sends a judge its weights, so it must read them"
         yield Problem(f"{path}.strategy_args.strategy_config.load_format", rule, "dummy", "load_format: auto")
+    yield from template_problems(f"{path}.data_args.template", judge_template(engine))
     sampling = engine.generating_args
     if sampling is not None and (sampling.num_return_sequences or 1) != 1:
         rule = "a judge is asked once about each response"

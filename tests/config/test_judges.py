@@ -79,6 +79,7 @@ def without(section: dict[str, Any], key: str) -> dict[str, Any]:
         (without(JUDGE, "strategy_args"), ".strategy_args: must name the engine that the judge's model runs in"),
         (without(JUDGE, "device_mapping"), ".device_mapping: must name the judge's own devices"),
         (without(JUDGE, "model_args"), ".model_args.model_name_or_path: must be the folder of the judge's model"),
+        (JUDGE | {"data_args": {"template": "qwen9"}}, ".data_args.template: no chat template has this name"),
         (JUDGE | {"judge_prompt": "fair"}, ".judge_prompt: no judge prompt named 'fair'"),
         (JUDGE | {"judge_model_type": "oracle"}, ".judge_model_type: must be one of: api, inference, cluster"),
         (JUDGE | {"reward_args": {"tries": 3}}, ".reward_args.tries: a judge with an engine of its own has no such"),
