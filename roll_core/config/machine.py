@@ -17,13 +17,14 @@ from roll_core.config.resolution import started_roles
 from roll_core.config.reward_options import is_builtin, reward_name, reward_options
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.roles import DataArgs
+from roll_core.config.rules.rewards import is_published, reward_name_problems
 from roll_core.data.images import why_no_images
 from roll_core.data.jsonl import find_file, read_files
 from roll_core.data.tags import tag_routes
 from roll_core.errors import ConfigError, DataError, Problem
-from roll_core.objects import ObjectError, spec_problem
+from roll_core.objects import ObjectError
 from roll_core.rewards.base import RewardSample
-from roll_core.rewards.builtin import BUILTIN_REWARDS, make_reward
+from roll_core.rewards.builtin import make_reward
 from roll_core.rewards.judge_prompts import row_problem
 
 Grader = Callable[[RewardSample], str | None]
@@ -79,11 +80,8 @@ def _model(key: str, folder: str) -> Iterator[Problem]:
 
 def _rewards(config: RLVRConfig) -> Iterator[Problem]:
     for name, reward in config.rewards.items():
-        wrong = spec_problem(reward.worker_cls or name, BUILTIN_REWARDS, "reward")
-        if wrong is not None:
-            key = f"rewards.{name}.worker_cls" if reward.worker_cls else f"rewards.{name}"
-            rule, _, rest = wrong.partition("\n")
-            yield Problem(key, rule, None, "; ".join(line.strip() for line in rest.splitlines()))
+        if not is_published(reward):
+            yield from reward_name_problems(name, reward)
 
 
 def _data(config: RLVRConfig, quick: bool) -> Iterator[Problem]:

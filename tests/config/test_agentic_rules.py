@@ -45,6 +45,11 @@ def test_a_good_config_has_no_problems() -> None:
         ),
         ({"custom_envs": {"Lake": {"env_type": "frozen_lak"}}}, "custom_envs.Lake.env_type", "no environment named"),
         (
+            {"actor_train": {"data_args": {"template": "qwen_25"}}},
+            "actor_train.data_args.template",
+            "no chat template has this name",
+        ),
+        (
             {"custom_envs": {"Lake": {"env_type": "frozen_lake", "env_manager_cls": "vl_traj"}}},
             "custom_envs.Lake.env_manager_cls",
             "no env manager of this name",

@@ -585,3 +585,10 @@ def test_with_an_adapter_its_options_have_an_effect(write: Write) -> None:
         assert config is not None
         told.append("actor_train.model_args.lora_rank" in [one.partition(":")[0] for one in config.notices])
     assert told == [True, False]
+
+
+def test_a_published_reward_that_is_not_built_is_told_of_every_machine(write: Write) -> None:
+    missing = "roll.pipeline.rlvr.rewards.detection_reward_worker.DetectionRewardWorker"
+    found = read_config(write(f"response_length: 8\nrewards: {{boxes: {{worker_cls: {missing}}}}}\n")).rule_problems()
+    about = [problem for problem in found if problem.path == "rewards.boxes.worker_cls"]
+    assert [(one.rule, one.is_not_built) for one in about] == [(f"no reward named '{missing}'", True)]

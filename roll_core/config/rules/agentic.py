@@ -9,6 +9,7 @@ from roll_core.config.agentic import AgenticConfig, EnvManagerConfig
 from roll_core.config.rules import rollout
 from roll_core.config.rules.algorithm import asynchronous
 from roll_core.data.tags import nearest
+from roll_core.data.templates import template_problems
 from roll_core.envs.base import BUILTIN_ENVIRONMENTS
 from roll_core.errors import Problem
 from roll_core.objects import our_name, spec_problem
@@ -33,6 +34,11 @@ def problems(config: AgenticConfig) -> Iterator[Problem]:
     for tag in config.used_tags:
         if tag in config.custom_envs:
             yield from _environment(config, tag)
+    # The first role that has data_args says it.
+    roles = {"actor_train": config.actor_train, "actor_infer": config.actor_infer}
+    path, data = next(((path, role.data_args) for path, role in roles.items() if role.data_args), ("", None))
+    if data is not None and data.template is not None:
+        yield from template_problems(f"{path}.data_args.template", data.template)
 
 
 def _learning(config: AgenticConfig) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ from roll_core.config.roles import FilterConfig, RewardConfig
 from roll_core.data.tags import tag_routes
 from roll_core.errors import ConfigError, Problem
 from roll_core.objects import ObjectError, spec_problem
-from roll_core.rewards.builtin import make_reward
+from roll_core.rewards.builtin import BUILTIN_REWARDS, make_reward
 from roll_core.rollout.filters import BUILTIN_FILTERS, THRESHOLDS
 
 _SHARES = "actor_train.data_args.domain_interleave_probs"
@@ -29,6 +29,8 @@ def problems(config: RLVRConfig) -> Iterator[Problem]:
     except ConfigError as error:
         yield from error.problems
     for name, reward in config.rewards.items():
+        if is_published(reward):
+            yield from reward_name_problems(name, reward)
         wrong = spec_problem(reward.query_filter_config.type, BUILTIN_FILTERS, "query filter")
         if wrong is not None:
             rule, _, hint = wrong.partition("\n")
@@ -39,6 +41,22 @@ def problems(config: RLVRConfig) -> Iterator[Problem]:
     data = config.actor_train.data_args
     if data is not None and data.domain_interleave_probs is not None:
         yield from _shares(config, data.domain_interleave_probs)
+
+
+def is_published(reward: RewardConfig) -> bool:
+    """Whether a domain names a class of published configs: one that is not here is on no other machine either."""
+    return reward.worker_cls is not None and reward.worker_cls.startswith("roll.pipeline.")
+
+
+def reward_name_problems(name: str, reward: RewardConfig) -> Iterator[Problem]:
+    """What keeps a domain's reward from being found. A published class that is not built is no fault of the config."""
+    spec = reward.worker_cls or name
+    wrong = spec_problem(spec, BUILTIN_REWARDS, "reward")
+    if wrong is not None:
+        key = f"rewards.{name}.worker_cls" if reward.worker_cls else f"rewards.{name}"
+        rule, _, rest = wrong.partition("\n")
+        hint = "; ".join(line.strip() for line in rest.splitlines())
+        yield Problem(key, rule, None, hint, is_not_built=is_published(reward))
 
 
 def _thresholds(path: str, given: FilterConfig) -> Iterator[Problem]:
