@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from roll_core.data.vision import PREFIX
@@ -171,7 +172,7 @@ class Rows:
         """What the model reads of the images of some rows, one row's after another's; None where they have none."""
         columns = {name: column for name, column in self.batch.non_tensor_batch.items() if name.startswith(PREFIX)}
         picked = {
-            name.removeprefix(PREFIX): torch.cat([torch.as_tensor(column[row]) for row in rows])
+            name.removeprefix(PREFIX): torch.from_numpy(np.concatenate([column[row] for row in rows]))
             for name, column in columns.items()
         }
         if not any(len(tensor) for tensor in picked.values()):
