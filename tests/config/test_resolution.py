@@ -208,11 +208,6 @@ def test_a_transport_that_nobody_brings_names_its_package(small: Small, core: Re
             "train_infer_correction.is_weight.detach: no gradient flows through a weight that corrects for the engine\n"
             "    given: False\n    try:   leave the key out",
         ),
-        (
-            {"actor_train.data_args.image": "picture"},
-            "actor_train.data_args.image: rows with images are not part of this version\n    given: 'picture'\n"
-            "    try:   leave the key out",
-        ),
     ],
 )
 def test_what_is_missing_here_is_told_before_a_run(
