@@ -138,6 +138,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", OVERRIDES)
 def test_a_published_config_runs_three_steps(name: str, assets: Path, lake: Path, tmp_path: Path) -> None:
     run = PublishedRun(tmp_path, lake if name.startswith("agentic") else assets)

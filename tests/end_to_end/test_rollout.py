@@ -89,6 +89,7 @@ def test_a_killed_rollout_goes_on_and_no_answer_is_lost_or_doubled(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("moment", ["rollout 1", "rollout 3", "rollout 4"])
 def test_a_killed_rollout_ends_with_the_answers_of_one_that_was_not(
     moment: str, assets: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
@@ -98,6 +99,7 @@ def test_a_killed_rollout_ends_with_the_answers_of_one_that_was_not(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("moment", ["episodes rollout/1", "episodes rollout/3", "rollout 2", "rollout 4"])
 def test_killed_episodes_end_as_those_that_were_not(
     moment: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
