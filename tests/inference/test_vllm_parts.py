@@ -19,7 +19,7 @@ from PIL import Image
 from torch import nn
 
 from roll_core.data.vision import PromptImages
-from roll_core.errors import BadRequest, EngineFailed
+from roll_core.errors import BadRequest, EngineFailed, IllegalOrder
 from roll_core.inference.relay import Inlet, Outlet, WorkerGone
 from roll_core.inference.vllm import engine as vllm_engine
 from roll_core.inference.vllm.engine import AsyncEngine
@@ -272,3 +272,72 @@ def test_an_abort_that_the_engine_does_not_heed_ends_its_requests_all_the_same(m
     completions = list(call.results())
     assert [(one.finish_reason, one.token_ids) for one in completions] == [("abort", ())] * 8
     engine.stop()
+
+
+class Dying(Forgetful):
+    """An engine of vLLM that dies once `has_died` is set."""
+
+    def __init__(self) -> None:
+        self.has_died = asyncio.Event()
+
+    async def generate(self, prompt: Any, sampling: Any, request_id: str) -> Any:
+        await self.has_died.wait()
+        self.errored = True
+        raise RuntimeError("the pipe is closed")
+        yield
+
+    async def abort(self, ids: list[str]) -> None:
+        if self.errored:
+            raise RuntimeError("the engine is dead")
+
+
+def test_an_engine_that_dies_fails_what_runs_and_what_comes_and_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    dying = Dying()
+
+    async def started(arguments: Any) -> Dying:
+        return dying
+
+    monkeypatch.setattr(vllm_engine, "_start", started)
+    monkeypatch.setattr(vllm_engine, "sampling_of", lambda *_: None)
+    engine = AsyncEngine({}, (), "engine-0", timeout_s=5)
+    calls = [engine.submit([request([1], name)], fine) for name in ("a", "b")]
+    engine._loop.call_soon_threadsafe(dying.has_died.set)
+    died = (
+        "the engine died and must be started again\n  cause: RuntimeError: the pipe is closed"
+        "\n  vLLM's own report: in the log of engine-0"
+    )
+    for call in calls:
+        with pytest.raises(EngineFailed) as error:
+            list(call.results())
+        assert str(error.value) == died
+    with pytest.raises(EngineFailed) as error:
+        engine.submit([request([1], "c")], fine)
+    assert str(error.value) == died
+    with pytest.raises(EngineFailed), engine.paused("update weights"):
+        pass
+    assert engine.abort() == []
+    engine.stop()
+    engine.stop()
+
+
+def test_a_request_that_fails_by_itself_leaves_the_engine_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Picky(Forgetful):
+        async def generate(self, prompt: Any, sampling: Any, request_id: str) -> Any:
+            if request_id == "bad":
+                raise ValueError("it is too hot")
+            await asyncio.sleep(0)
+            output = SimpleNamespace(finish_reason="length", token_ids=[], logprobs=None)
+            yield SimpleNamespace(outputs=[output], prompt_token_ids=prompt["prompt_token_ids"])
+
+    async def started(arguments: Any) -> Picky:
+        return Picky()
+
+    monkeypatch.setattr(vllm_engine, "_start", started)
+    monkeypatch.setattr(vllm_engine, "sampling_of", lambda *_: None)
+    engine = AsyncEngine({}, (), "engine-0", timeout_s=5)
+    with pytest.raises(EngineFailed, match="request 'bad' failed: ValueError: it is too hot"):
+        list(engine.submit([request([1], "bad")], fine).results())
+    assert [one.finish_reason for one in engine.submit([request([1], "good")], fine).results()] == ["length"]
+    engine.stop()
+    with pytest.raises(IllegalOrder, match="has been stopped"):
+        engine.submit([request([1], "late")], fine)
