@@ -20,6 +20,8 @@ MIGRATION = Migration(
     options=(
         RefusedOption("quantization", NO_FP8, "fp8"),
         RefusedOption("kv_cache_dtype", NO_FP8, "^fp8"),
+        RefusedOption("online_quantization", NO_FP8, "fp8"),
+        RefusedOption("online_quantization_config", NO_FP8),
         RefusedOption("attention_backend", OWN_ATTENTION),
         RefusedOption("attention_config", OWN_ATTENTION),
     ),

@@ -61,3 +61,9 @@ def test_every_change_says_why_in_a_sentence() -> None:
     reasons += [one.reason for one in (*MIGRATION.options, *MIGRATION.families)]
     assert all(re.fullmatch(r"[^.]{10,120}", reason) for reason in reasons)
     assert NpuPlatform().migration() is MIGRATION
+
+
+def test_quantisation_to_fp8_by_either_name_is_refused() -> None:
+    refused = {option.key for option in MIGRATION.options if option.refuses("ascend_mxfp8")}
+    assert {"quantization", "online_quantization", "online_quantization_config"} <= refused
+    assert "online_quantization" not in {option.key for option in MIGRATION.options if option.refuses("int8")}
