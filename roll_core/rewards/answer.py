@@ -17,7 +17,7 @@ _DOUBLED_TOKEN = re.compile(
 )
 _IS_DOUBLED = re.compile(r"(?<!\\)\\\\(?:boxed|fbox)")
 # As TeX reads it, without braces: \boxed 3, and what people mean by \boxed 42.
-_BARE_BOX = re.compile(r"\\(?:boxed|fbox)\s{0,8}(-?[0-9][0-9.,/]{0,40}(?<![.,/]))")
+_BARE_BOX = re.compile(r"\\(?:boxed|fbox)\s{0,8}(-?[0-9][0-9.,/]{0,40}(?<![.,/])(?![0-9]))")
 # Longer answer parts are read from their end.
 _MAX_CHARACTERS = 4_000_000
 

@@ -30,6 +30,7 @@ BOXES = [
     (r"First \boxed{5}, and later \boxed 7", "5"),
     (r"The sum, \boxed -3.", "-3"),
     (r"Put it in \boxed please", None),
+    (r"\boxed " + "1" * 60, None),
     (r"\boxed{7", None),
     ("", None),
 ]
