@@ -72,21 +72,30 @@ class Directory:
     def reserve(self, chunk: str, num_bytes: int, keep_s: float) -> bool:
         """Set room aside for a put; False where there is none. A producer that dies loses it after a while."""
         with self._lock:
-            now = time.monotonic()
-            self._reserved = {name: kept for name, kept in self._reserved.items() if kept[1] > now}
-            taken = self._num_bytes + sum(kept for kept, _until in self._reserved.values())
-            if taken + num_bytes > self.max_bytes:
+            if not self._has_room(num_bytes):
                 return False
-            self._reserved[chunk] = (num_bytes, now + keep_s)
+            self._reserved[chunk] = (num_bytes, time.monotonic() + keep_s)
             return True
 
-    def add(self, manifest: Manifest, groups: Sequence[Any], *, copied: bool = False) -> None:
-        """Hold a put's rows. `copied` makes the objects this process's own."""
+    def add(self, manifest: Manifest, groups: Sequence[Any], *, copied: bool = False) -> bool:
+        """Hold a put's rows; False where no room was set aside for it and there is none.
+
+        `copied` makes the objects this process's own.
+        """
         held = [_own(group) for group in groups] if copied else list(groups)
         with self._lock:
+            if manifest.chunk not in self._reserved and not self._has_room(manifest.num_bytes):
+                return False
             self._reserved.pop(manifest.chunk, None)
             self._num_bytes += manifest.num_bytes
             self._chunks[manifest.chunk] = _Chunk(manifest, held, np.ones(manifest.num_rows, bool))
+            return True
+
+    def _has_room(self, num_bytes: int) -> bool:
+        now = time.monotonic()
+        self._reserved = {name: kept for name, kept in self._reserved.items() if kept[1] > now}
+        taken = self._num_bytes + sum(kept for kept, _until in self._reserved.values())
+        return taken + num_bytes <= self.max_bytes
 
     def find(self, asked: Mapping[str, Rows], names: Sequence[str]) -> dict[str, Found] | Missing:
         """Where columns of rows are, by chunk; or what is missing, if any is."""

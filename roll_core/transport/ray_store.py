@@ -6,7 +6,7 @@ import itertools
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 SHARE_OF_STORE = 0.6
 """Beyond this part of Ray's object store it spills to disk, which stalls everyone for seconds."""
+SMALL_BYTES = 2**20
+"""Up to here, room is asked for together with the put itself: another question costs more than a useless copy."""
+START_S = 60.0
+"""The directory is a process that may have to start first."""
 PAUSE_S = 0.02
 """Between two questions for room."""
 
@@ -76,7 +80,8 @@ class RayTransport(Transport):
         self._directory, self._is_owner, self._process = directory, is_owner, os.getpid()
         self._prefix = uuid.uuid4().hex[:12]
         self._puts = itertools.count()  # Threads may put at once.
-        self._max_bytes: int = self._call("limit", deadline=self._deadline())
+        started_by = time.monotonic() + max(START_S, self.config.timeout_s)
+        self._max_bytes: int = self._call("limit", deadline=started_by)
         self._split_bytes = (self.config.split_mb or (32 if _num_nodes() == 1 else 4)) * 2**20
 
     def put(self, columns: Mapping[str, Column], num_rows: int, *, partition: str = "") -> RowHandle:
@@ -85,9 +90,10 @@ class RayTransport(Transport):
         manifest, groups = self._pack(columns, num_rows, partition)
         if num_rows:
             ray = self._ray()
-            self._reserve(manifest, deadline)
+            if manifest.num_bytes > SMALL_BYTES:
+                self._reserve(manifest, deadline)
             references = [ray.put(group) for group in groups]
-            self._call("add", manifest, references, copied=self.config.ownership == "copied", deadline=deadline)
+            self._add(manifest, references, deadline, copied=self.config.ownership == "copied")
         return _handle(manifest)
 
     def pack(self, columns: Mapping[str, Column], num_rows: int, *, partition: str = "") -> Iterator[Any]:
@@ -111,8 +117,7 @@ class RayTransport(Transport):
         # The manifest comes last, and a method that fails yields its error last.
         manifest: Manifest = self._fetch([references[-1]], deadline)[0]
         if manifest.num_rows:
-            self._reserve(manifest, deadline)
-            self._call("add", manifest, list(references[:-1]), deadline=deadline)
+            self._add(manifest, list(references[:-1]), deadline)
         return _handle(manifest)
 
     def get(self, handle: RowHandle, fields: Sequence[str] | None = None, *, copy: bool = True) -> dict[str, Column]:
@@ -177,21 +182,38 @@ class RayTransport(Transport):
         return Manifest(chunk, partition, num_rows, _total(encoded), in_order), groups
 
     def _reserve(self, manifest: Manifest, deadline: float) -> None:
+        """Set room aside before large objects are made."""
+        arguments = (manifest.chunk, manifest.num_bytes, 2 * self.config.timeout_s)
+        self._wait_for_room(manifest, lambda: self._call("reserve", *arguments, deadline=deadline), deadline)
+
+    def _add(self, manifest: Manifest, references: list[Any], deadline: float, *, copied: bool = False) -> None:
+        self._wait_for_room(
+            manifest, lambda: self._call("add", manifest, references, copied=copied, deadline=deadline), deadline
+        )
+
+    def _wait_for_room(self, manifest: Manifest, is_done: Callable[[], bool], deadline: float) -> None:
         needed = manifest.num_bytes
         if needed > self._max_bytes:
             raise CapacityError(
                 f"a put of {_mib(needed)} MiB, and the transport holds at most {_mib(self._max_bytes)} MiB"
                 "\n  try: smaller puts, a larger max_bytes in transfer_backend.backend_config, or a larger object store"
             )
-        while not self._call("reserve", manifest.chunk, needed, 2 * self.config.timeout_s, deadline=deadline):
-            if time.monotonic() + PAUSE_S > deadline:
-                held = _mib(self.stats().num_bytes)
-                raise CapacityError(
-                    f"no room for {_mib(needed)} MiB within {self.config.timeout_s:g} s: "
-                    f"{held} of {_mib(self._max_bytes)} MiB are held"
-                    "\n  try: rows that are no longer needed are to be cleared, or a larger max_bytes"
-                )
+        was_full = False
+        while not was_full or time.monotonic() + PAUSE_S < deadline:
+            try:
+                if is_done():
+                    return
+            except TransportTimeout:
+                if not was_full:
+                    raise
+                break  # It did answer before, and there was no room.
+            was_full = True
             time.sleep(PAUSE_S)
+        raise CapacityError(
+            f"no room for {_mib(needed)} MiB within {self.config.timeout_s:g} s: "
+            f"{_mib(self.stats().num_bytes)} of {_mib(self._max_bytes)} MiB are held"
+            "\n  try: rows that are no longer needed are to be cleared, or a larger max_bytes"
+        )
 
     def _buffers(self, found: Mapping[str, Found], deadline: float) -> dict[str, dict[int, list[Bytes]]]:
         keys = [(name, group) for name, one in found.items() for group in one.groups]
