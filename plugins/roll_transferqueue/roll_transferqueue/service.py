@@ -11,7 +11,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -41,6 +41,8 @@ class Service:
     unit_names: tuple[str, ...]
     published: Any = field(repr=False)
     """The config that TransferQueue completed with addresses."""
+    reservations: tuple[str, ...] = ()
+    """Placement groups of Ray that it made for its units and leaves behind."""
 
     def call(self, what: str, function: Callable[[Any], Result]) -> Result:
         """The result of a call on this process's client, within the deadline.
@@ -58,6 +60,12 @@ class Service:
             if "no answer in" in str(error):
                 raise TransportTimeout(_no_answer(what, self.settings.timeout_s)) from error
             raise
+
+    def is_reachable(self) -> bool:
+        """Whether this process is in a session of Ray, without which nothing is known of its processes."""
+        import ray
+
+        return bool(ray.is_initialized())
 
     def forget_client(self) -> None:
         """Make a new client for the next call: one whose call never ended cannot be used again."""
@@ -108,11 +116,12 @@ def start(settings: TransferQueueConfig) -> Service:
     tq = library(settings)
     from omegaconf import OmegaConf
 
-    limit = settings.start_timeout_s
+    limit, before = settings.start_timeout_s, _reservations(settings)
     published = _within(None, "starting TransferQueue", limit, lambda: tq.init(OmegaConf.create(settings.published())))
     units = settings.num_processes - 1
     names = tuple(f"TransferQueueStorageUnit#{number}" for number in range(units))
-    service = Service(settings, namespace, names, published)
+    made = tuple(sorted(_reservations(settings) - before))
+    service = Service(settings, namespace, names, published, made)
     with _clients_lock:
         _clients[os.getpid(), published.controller.zmq_info.id] = tq.get_client()
     return service
@@ -123,13 +132,42 @@ def stop(service: Service) -> None:
     service.forget_client()
     tq = library(service.settings)
     _within(None, "ending TransferQueue", service.settings.timeout_s, tq.close)
+    if service.is_reachable():
+        _give_back(service.reservations)
+    # It only asks Ray to end them, and until that is done they answer.
+    deadline = time.monotonic() + service.settings.timeout_s
+    while service.is_reachable() and time.monotonic() < deadline:
+        if len(dead_processes(service)) == service.settings.num_processes:
+            break
+        time.sleep(0.05)
+
+
+def _reservations(settings: TransferQueueConfig) -> set[str]:
+    """Placement groups such as 0.1.6 makes, by id: a CPU for each storage unit, spread over the nodes."""
+    import ray
+
+    wanted = [{"CPU": 1.0}] * (settings.num_processes - 1)
+    return {
+        name
+        for name, one in ray.util.placement_group_table().items()
+        if one["state"] != "REMOVED" and one["strategy"] == "SPREAD" and list(one["bundles"].values()) == wanted
+    }
+
+
+def _give_back(reservations: Sequence[str]) -> None:
+    # 0.1.6 leaves them, and whoever next asks for these CPUs in the same cluster waits without end.
+    import ray
+    from ray.util.placement_group import PlacementGroup
+
+    for name in reservations:
+        ray.util.remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_hex(name)))
 
 
 def dead_processes(service: Service) -> list[str]:
     """Names of its processes that have ended, as far as Ray knows at once."""
     import ray
 
-    if not ray.is_initialized():
+    if not service.is_reachable():
         return []  # A forked process, which cannot ask.
     handles = {CONTROLLER: _controller(service.namespace)}
     handles |= {name: _actor(name, service.namespace) for name in service.unit_names}

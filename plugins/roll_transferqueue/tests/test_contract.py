@@ -1,6 +1,8 @@
 """TransferQueue keeps the contract of transports."""
 
 import os
+import time
+from collections.abc import Callable
 
 import psutil
 import pytest
@@ -8,6 +10,7 @@ import ray
 import torch
 from roll_transferqueue.transport import TransferQueueTransport
 
+from roll_core.testing.transport_case import Shelf
 from roll_core.testing.transport_contract import TransportContract
 from roll_core.transport import RowHandle
 
@@ -26,6 +29,13 @@ class TestTransferQueueTransport(TransportContract):
         assert held_mib(transport) < before + 60
 
     @pytest.mark.slow
+    def test_its_cpus_are_free_again_once_it_is_closed(self, shelf: Shelf) -> None:
+        shelf.transport()
+        assert ray.available_resources().get("CPU", 0) < self.ray_cpus
+        shelf.close()
+        wait_for(lambda: ray.available_resources().get("CPU", 0) == self.ray_cpus)
+
+    @pytest.mark.slow
     def test_a_gibibyte_goes_in_one_put(self, transport: TransferQueueTransport) -> None:
         column = torch.arange(2**28, dtype=torch.int32).reshape(256, -1)
         handle = transport.put({"x": column}, 256)
@@ -33,6 +43,14 @@ class TestTransferQueueTransport(TransportContract):
         assert torch.equal(transport.get(some)["x"], column[[200, 150, 100, 50, 0]])
         assert torch.equal(transport.get(handle)["x"], column)
         transport.clear(handle)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about within 60 s"
+        time.sleep(0.1)
 
 
 def held_mib(transport: TransferQueueTransport) -> float:
