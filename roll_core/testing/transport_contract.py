@@ -19,7 +19,9 @@ from roll_core.testing.transport_values import TransportValues
 from roll_core.transport import Transport
 
 
-class TransportContract(TransportValues, TransportRows, TransportLifetimes, TransportProcesses):
+# pytest runs the tests of the last base first: the one that closes the transport comes at the end, so that a slow one
+# is started once.
+class TransportContract(TransportLifetimes, TransportValues, TransportRows, TransportProcesses):
     """Rows x fields come out as they went in: dtype, order, raggedness, types; nothing leaks and nothing is lost."""
 
     def test_it_is_a_transport_with_a_config(self) -> None:
