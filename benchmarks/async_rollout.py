@@ -15,8 +15,9 @@ held-out problems before the first step and after the last. Wanted: 1.5 times th
 no sample older than the ratio allows, which the collector checks for every sample that is trained on.
 
 What a ratio can gain: with L for the seconds from a batch's first prompt to its last score, and T for training, a step
-takes L + T without overlap. With ratio r, no more than r batches may be on their way while a step trains, else samples
-would grow too old, so that a step takes no less than L / r and no less than T. Ratio 1 gains at most 2, where L = T.
+takes L + T without overlap. With ratio r, a batch may take the rest of the step in which it is begun and r more to be
+answered, else its samples would grow too old: (1 + r) steps without the last one's training must be L at least, so that
+a step takes no less than (L + T) / (1 + r), and no less than T or what the engines need. Ratio 1 gains at most 2.
 """
 
 from __future__ import annotations
