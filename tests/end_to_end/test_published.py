@@ -12,6 +12,7 @@ import pytest
 from roll_core.config.compose import read_config
 from roll_core.config.plan import Request, make_plan
 from roll_core.config.rules import problems_of
+from roll_core.config.runnable import check_run
 from roll_core.plugins import load_plugins
 from tests.end_to_end.agentic_runs import prepare_lake
 from tests.end_to_end.runs import REPOSITORY, REWARD, Run
@@ -24,7 +25,7 @@ def placed(role: str, strategy: str, device: int = 0) -> list[str]:
     """A role on one device, with another strategy's options left out."""
     return [
         f"{role}.strategy_args.strategy_name={strategy}",
-        f"{role}.strategy_args.strategy_config={{}}",
+        f"{role}.strategy_args.strategy_config=null",
         f"{role}.device_mapping=[{device}]",
         f"{role}.model_args.dtype=fp32",
         f"{role}.model_args.attn_implementation=sdpa",
@@ -125,11 +126,14 @@ def test_a_published_config_loads_and_is_planned_as_it_stands(name: str) -> None
 
 
 @pytest.mark.parametrize("name", OVERRIDES)
-def test_a_published_config_that_is_scaled_down_breaks_no_rule(name: str, tmp_path: Path) -> None:
+def test_a_published_config_that_is_scaled_down_lacks_nothing_but_model_and_data(name: str, tmp_path: Path) -> None:
     reading = read_config(config_of(name), scaled_down(name, tmp_path, tmp_path))
     assert reading.problems == []
     assert reading.config is not None
     assert problems_of(reading.config) == []
+    lacking = [problem.path for problem in check_run(reading.config, load_plugins()).problems]
+    files = ("pretrain", "reward_pretrain", "actor_train.data_args.file_name", "validation.data_args.file_name")
+    assert [path for path in lacking if not path.startswith(files)] == []
 
 
 @pytest.fixture(scope="module")
