@@ -56,6 +56,7 @@ def remote(tmp_path: Path, kinds: dict[str, Kind]) -> Iterator[RemoteEnvironment
         environments.close()
 
 
+@pytest.mark.slow
 def test_workers_answer_as_a_pool_does_and_the_death_of_one_is_a_fault_of_its_episodes(
     remote: RemoteEnvironments, kinds: dict[str, Kind]
 ) -> None:
