@@ -8,26 +8,41 @@ import re
 import signal
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.end_to_end.test_agentic import CONFIG, FOLDERS, TROUBLED, metrics_of, model
-
-__all__ = ["model"]
+from tests.end_to_end.agentic_runs import LAKE, prepare_lake
 
 HERE = Path(__file__).parent
+CONFIG = LAKE / "cpu.yaml"
+FOLDERS = {
+    "output_dir": "",
+    "logging_dir": "logs",
+    "checkpoint_config.output_dir": "checkpoints",
+    "tracker_kwargs.log_dir": "tensorboard",
+    "rollout_dump_dir": "rollouts",
+}
 GROUPS, SIZE = 3, 4
 TOLERANCE = 1e-3
 ASYNC = ("async_generation_ratio=1", "actor_infer.device_mapping=[1]")
 
 
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepare_lake(tmp_path_factory.mktemp("lake"))
+
+
+def metrics_of(folder: Path) -> dict[int, dict[str, Any]]:
+    """By step."""
+    [file] = folder.rglob("metrics.jsonl")
+    return {record["step"]: record for record in map(json.loads, file.read_text().splitlines())}
+
+
 def run(folder: Path, model: Path, *overrides: str, script: Path | None = None, code: int = 0, **environ: str) -> str:
     """A small run that must end with a code; its output."""
     folder.mkdir(exist_ok=True)
-    (folder / "troubled.py").write_text(textwrap.dedent(TROUBLED))
     settings = [
         "platform=cpu",
         f"pretrain={model}",
@@ -119,7 +134,7 @@ def test_a_run_that_was_killed_in_mid_step_loses_no_episode_whatever_environment
         "max_steps=6",
         "save_steps=3",
         "eval_steps=3",
-        "custom_envs.Lake.env_type=./troubled.py:Troubled",
+        f"custom_envs.Lake.env_type={HERE / 'troubled_lake.py'}:UnluckyLake",
         "env_monitor.hung_timeout=4",
     ]
     run(
