@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from roll_core.cluster.calls import Call, Waiter
 from roll_core.cluster.group import WorkerGroup
-from roll_core.data.answers import RowStore
 from roll_core.errors import WorkerDied
 from roll_core.inference import Completion, GenerationRequest
+
+if TYPE_CHECKING:
+    from roll_core.data.answers import RowStore
 
 YIELD_INTERVAL_S = 0.05
 """How often an engine hands over what it has finished. A message costs about a millisecond on both sides."""

@@ -266,11 +266,11 @@ def test_a_reward_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
     with RewardPool(f"{broken}:score") as pool, pytest.raises(RollError, match="No module named 'no_such_module'"):
         pool.score_many(samples("a"))
     deadly = tmp_path / "deadly.py"
-    deadly.write_text("import os\nos._exit(7)\n")
+    deadly.write_text("import os\nos._exit(7)\n\ndef score(sample):\n    return 1.0\n")
     with RewardPool(f"{deadly}:score") as pool, pytest.raises(RollError, match=r"died \(exit code 7\)"):
         pool.start()
     slow = tmp_path / "slow.py"
-    slow.write_text("import time\ntime.sleep(1000)\n")
+    slow.write_text("import time\ntime.sleep(1000)\n\ndef score(sample):\n    return 1.0\n")
     with RewardPool(f"{slow}:score", start_timeout_s=1.0) as pool, pytest.raises(RollError, match="within 1 s"):
         pool.start()
     with pytest.raises(ObjectError, match="cannot be made"):
