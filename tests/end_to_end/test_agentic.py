@@ -127,7 +127,8 @@ def test_a_run_that_is_not_interrupted_plays_trains_validates_and_saves(straight
     assert sorted(metrics) == [0, 1, 2, 3, 4]
     assert [step for step in sorted(metrics) if "val/success" in metrics[step]] == [0, 2, 4]
     for kind in ("reset", "step", "not_finite", "too_long", "crash"):
-        assert sum(record.get(f"env/faults/{kind}", 0) for record in metrics.values()) > 0, kind
+        names = (f"env/faults/{kind}", f"val/env/faults/{kind}")
+        assert sum(record.get(name, 0) for record in metrics.values() for name in names) > 0, kind
     check_episodes(straight, steps=4)
 
 
