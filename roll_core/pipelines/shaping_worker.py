@@ -75,7 +75,7 @@ class RemoteShaper:
         """A step's rows shaped, and cut into mini-batches whose columns are in the store."""
         reader = self._reader = self._reader or BatchReader(store.open())
         self.shaper.load_state_dict(state)
-        shaped = shape(self.shaper, _batch(reader, rollout))
+        shaped = shape(self.shaper, _batch(reader, rollout, self.config))
         batch = shaped.told
         assert isinstance(batch, DataProto)
         cutting = _Cutting(self.config, reader.transport, store.partition, rollout.rows, batch)
@@ -142,10 +142,11 @@ class _Cutting:
         return put_batch(self.transport, DataProto(batch.batch), partition=self.partition, like=like)
 
 
-def _batch(reader: BatchReader, rollout: RemoteRollout) -> DataProto:
+def _batch(reader: BatchReader, rollout: RemoteRollout, config: RLVRConfig) -> DataProto:
     """What the shaper reads of a step: neither prompts nor responses."""
     names = [name for name in ("old_log_probs", "ref_log_probs", "values") if name in rollout.rows]
-    if "old_log_probs" in names:
+    # Compared with the trainers' own, or, where these are not computed before training, corrected for in the loss.
+    if "old_log_probs" in names or not config.recomputes_old_log_probs:
         names.append("infer_log_probs")
     read, facts = padded(reader.materialize(rollout.rows, names)), rollout.facts
     width = rollout.rows.meta_info[PADDINGS]["responses"].width

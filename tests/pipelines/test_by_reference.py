@@ -199,7 +199,11 @@ class Step:
         return {k: v for k, v in (metrics | shaped.metrics | trained).items() if k not in times}, shaped.told
 
 
-@pytest.mark.parametrize("settings", [KL, VALUES], ids=["group advantages and a KL loss", "values and token KL"])
+@pytest.mark.parametrize(
+    "settings",
+    [KL, VALUES, {**KL, "enable_old_logprobs_recompute": False}],
+    ids=["group advantages and a KL loss", "values and token KL", "the engines' log-probabilities only"],
+)
 def test_every_rank_trains_on_the_same_rows_bit_for_bit(settings: dict[str, Any]) -> None:
     transport = Everywhere()
     plain, remote = Step(settings, None, 12), Step(settings, transport, 12)
