@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -12,6 +14,16 @@ class RollError(Exception):
 
     exit_code = 1
     """What the command line exits with."""
+
+
+@contextmanager
+def told_to_users() -> Iterator[None]:
+    """An error for users ends the program with its message and its notes, and with its exit code."""
+    try:
+        yield
+    except RollError as error:
+        print(error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
+        sys.exit(error.exit_code)
 
 
 class PluginError(RollError):

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import agentic_warm_start
 import prepare
 
-from roll_core.errors import RollError
+from roll_core.errors import told_to_users
 from roll_core.pipelines.run import run_file
 
 CONFIG = Path(__file__).parent / "cpu.yaml"
@@ -33,11 +33,8 @@ def main() -> None:
     started = time.monotonic()
     print("making the model: it copies a student who calls the calculator rightly one time in five", flush=True)
     model = prepare.prepare(seed=given.seed, report=agentic_warm_start.show_progress(prepare.STEPS))
-    try:
+    with told_to_users():
         outcome = run_file(CONFIG, [f"seed={given.seed}", f"pretrain={model}", *given.overrides])
-    except RollError as error:
-        print(error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
-        sys.exit(error.exit_code)
     before, after = outcome.first_accuracy or 0.0, outcome.last_accuracy or 0.0
     print(f"RESULT before={before:.2f} after={after:.2f} seconds={time.monotonic() - started:.0f}")
 

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import agentic_warm_start
 import prepare
 
-from roll_core.errors import RollError
+from roll_core.errors import told_to_users
 from roll_core.pipelines.run import run_file
 
 CONFIG = Path(__file__).parent / "cpu.yaml"
@@ -39,11 +39,8 @@ def main() -> None:
     model = prepare.prepare(prepare.FOLDER, given.seed, report=report, by_steps=given.by_steps)
     overrides = [f"seed={given.seed}", f"pretrain={model}"]
     overrides += BY_STEPS if given.by_steps else []
-    try:
+    with told_to_users():
         outcome = run_file(CONFIG, [*overrides, *given.overrides])
-    except RollError as error:
-        print(error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
-        sys.exit(error.exit_code)
     before, after = outcome.first_accuracy or 0.0, outcome.last_accuracy or 0.0
     print(f"RESULT before={before:.2f} after={after:.2f} seconds={time.monotonic() - started:.0f}")
 

@@ -21,7 +21,7 @@ import curve
 import prepare
 import warm_start
 
-from roll_core.errors import ConfigError, RollError
+from roll_core.errors import told_to_users
 from roll_core.pipelines.run import run_file
 
 CONFIG = Path(__file__).parent / "rlvr.yaml"
@@ -36,11 +36,8 @@ def main() -> None:
     started = time.monotonic()
     print("making the model: it copies a student who forgets three of four carries", flush=True)
     prepare.prepare(prepare.FOLDER, given.seed, report=prepare.show_progress(warm_start.STEPS))
-    try:
+    with told_to_users():
         outcome = run_file(CONFIG, [f"seed={given.seed}", *given.overrides])
-    except RollError as error:
-        print(error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
-        sys.exit(2 if isinstance(error, ConfigError) else 1)
     rollouts, picture = prepare.FOLDER / "rollouts", prepare.FOLDER / "learning_curve.png"
     curve.draw(Path(outcome.locations["jsonl"]), picture)
     show_kinds(rollouts / "val-000000.jsonl", rollouts / f"val-{outcome.steps:06d}.jsonl")

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import prepare
 
-from roll_core.errors import ConfigError, RollError
+from roll_core.errors import told_to_users
 from roll_core.pipelines.run import run_file
 
 CONFIG = Path(__file__).parent / "cpu.yaml"
@@ -32,11 +32,8 @@ def main() -> None:
     started = time.monotonic()
     print("making the model: it copies a student who looks at one image in four", flush=True)
     prepare.prepare(prepare.FOLDER, given.seed, blank=given.blank, report=prepare.show_progress)
-    try:
+    with told_to_users():
         outcome = run_file(CONFIG, [f"seed={given.seed}", *given.overrides])
-    except RollError as error:
-        print(error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
-        sys.exit(2 if isinstance(error, ConfigError) else 1)
     before, after = outcome.first_accuracy or 0.0, outcome.last_accuracy or 0.0
     print(f"RESULT before={before:.2f} after={after:.2f} seconds={time.monotonic() - started:.0f}")
 

@@ -7,12 +7,11 @@ library, typer and light parts of roll_core only; everything else is imported in
 from __future__ import annotations
 
 import importlib
-import sys
 
 import typer
 
 from roll_core._version import __version__
-from roll_core.errors import RollError
+from roll_core.errors import told_to_users
 
 COMMANDS = ("run", "check", "show", "migrate", "doctor", "score", "plugins")
 """Modules of this folder, in the order that `roll --help` shows them."""
@@ -37,11 +36,8 @@ def build_app() -> typer.Typer:
 
 def main() -> None:
     """Run the command line; errors for users exit with a code of their own, anything else is a traceback."""
-    try:
+    with told_to_users():
         build_app()(prog_name="roll")
-    except RollError as error:
-        print(error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
-        sys.exit(error.exit_code)
 
 
 def _options(

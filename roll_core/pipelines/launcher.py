@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from roll_core.config.locate import find_config
-from roll_core.errors import RollError
+from roll_core.errors import told_to_users
 from roll_core.pipelines.run import run_file
 
 
@@ -23,8 +22,5 @@ def start(description: str, fixed: Sequence[str] = ()) -> None:
     parser.add_argument("--config_name", required=True, help="its name, without .yaml")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="dotted keys to change")
     given = parser.parse_args()
-    try:
+    with told_to_users():
         run_file(find_config(given.config_path, given.config_name), [*fixed, *given.overrides])
-    except RollError as error:
-        print(error, *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
-        sys.exit(error.exit_code)
