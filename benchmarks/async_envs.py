@@ -19,9 +19,6 @@ of every step. Exits with 1 where one is.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -33,8 +30,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "agentic_frozen_lake"))
 
 import prepare
-from machine import QUIET, ROOT, busy_cores, load_average, write_record
+from machine import busy_cores, load_average, write_record
 from sleepy_lake import LATE, ONE_IN, SECONDS
+from whole_run import metrics_of_run
 
 WANTED = 2.0
 WARM = 2
@@ -89,7 +87,6 @@ def main() -> None:
 
 def run(mode: str, folder: Path, model: Path, steps: int, seed: int) -> Result:
     """One run in a process of its own."""
-    folder = folder.resolve()
     overrides = [
         f"seed={seed}",
         f"max_steps={steps}",
@@ -98,22 +95,9 @@ def run(mode: str, folder: Path, model: Path, steps: int, seed: int) -> Result:
         "actor_infer.device_mapping=[1]",
         f"custom_envs.Lake.env_type={Path(__file__).parent / 'sleepy_lake.py'}:SleepyLake",
         f"pretrain={model}",
-        f"output_dir={folder}",
-        f"logging_dir={folder / 'logs'}",
-        f"checkpoint_config.output_dir={folder / 'checkpoints'}",
-        f"tracker_kwargs.log_dir={folder / 'tensorboard'}",
-        f"rollout_dump_dir={folder / 'rollouts'}",
         *MODES[mode],
     ]
-    config = ROOT / "examples" / "agentic_frozen_lake" / "cpu.yaml"
-    command = [sys.executable, "-m", "roll_core", "run", str(config), *overrides]
-    done = subprocess.run(
-        command, env={**os.environ, **QUIET}, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    if done.returncode != 0:
-        sys.exit(done.stdout)
-    [file] = folder.rglob("metrics.jsonl")
-    records = [json.loads(line) for line in file.read_text().splitlines()]
+    records = metrics_of_run("agentic_frozen_lake/cpu.yaml", folder, overrides)
     seconds = [record["time/step_total"] for record in records if record["step"] > WARM]
     oldest = max(record.get("scheduler/off_policy_max", 0.0) for record in records)
     result = Result(mode, seconds, records[-1]["traj/success"], oldest, load_average())

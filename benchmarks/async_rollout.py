@@ -23,9 +23,6 @@ a step takes no less than (L + T) / (1 + r), and no less than T or what the engi
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -37,7 +34,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "quickstart"))
 
 import prepare
 from late_verdicts import LATE, SECONDS
-from machine import QUIET, ROOT, busy_cores, load_average, write_record
+from machine import busy_cores, load_average, write_record
+from whole_run import metrics_of_run
 
 WANTED = 1.5
 WARM = 2
@@ -88,7 +86,6 @@ def main() -> None:
 
 def run(mode: str, folder: Path, assets: prepare.Assets, steps: int, seed: int) -> Result:
     """One run in a process of its own."""
-    folder = folder.resolve()
     overrides = [
         f"seed={seed}",
         f"max_steps={steps}",
@@ -102,21 +99,8 @@ def run(mode: str, folder: Path, assets: prepare.Assets, steps: int, seed: int) 
         f"pretrain={assets.model.resolve()}",
         f"actor_train.data_args.dataset_dir={assets.data.resolve()}",
         f"validation.data_args.dataset_dir={assets.data.resolve()}",
-        f"output_dir={folder}",
-        f"logging_dir={folder / 'logs'}",
-        f"checkpoint_config.output_dir={folder / 'checkpoints'}",
-        f"tracker_kwargs.log_dir={folder / 'tensorboard'}",
-        f"rollout_dump_dir={folder / 'rollouts'}",
     ]
-    config = ROOT / "examples" / "quickstart" / "rlvr.yaml"
-    command = [sys.executable, "-m", "roll_core", "run", str(config), *overrides]
-    done = subprocess.run(
-        command, env={**os.environ, **QUIET}, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    if done.returncode != 0:
-        sys.exit(done.stdout)
-    [file] = folder.rglob("metrics.jsonl")
-    records = [json.loads(line) for line in file.read_text().splitlines()]
+    records = metrics_of_run("quickstart/rlvr.yaml", folder, overrides)
     accuracies = [record["val_correct/all/mean"] for record in records if "val_correct/all/mean" in record]
     timed = [record for record in records if record["step"] > WARM]
     seconds = [record["time/step_total"] - record.get("time/val_step", 0.0) for record in timed]

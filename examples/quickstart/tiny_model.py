@@ -27,22 +27,30 @@ _CHAT_TEMPLATE = (
 )
 
 
-def make_tokenizer(samples: Sequence[str]) -> PreTrainedTokenizerFast:
-    """A byte-level tokenizer of at most 400 tokens that encodes any text, learnt from samples of the task."""
+def make_tokenizer(
+    samples: Sequence[str], *, split: str = _SPLIT, template: str = _CHAT_TEMPLATE, further_tokens: Sequence[str] = ()
+) -> PreTrainedTokenizerFast:
+    """A byte-level tokenizer of at most 400 tokens that encodes any text, learnt from samples of the task.
+
+    Args:
+        split: the pattern of texts that no token reaches beyond.
+        template: of chats.
+        further_tokens: special ones, beside those for padding and for the turns of a chat.
+    """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(_SPLIT), "isolated"),
+            pre_tokenizers.Split(Regex(split), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=400,
-        special_tokens=[PAD, START, END],
+        special_tokens=[PAD, START, END, *further_tokens],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -55,7 +63,7 @@ def make_tokenizer(samples: Sequence[str]) -> PreTrainedTokenizerFast:
         model_max_length=2048,
         clean_up_tokenization_spaces=False,
     )
-    wrapped.chat_template = _CHAT_TEMPLATE
+    wrapped.chat_template = template
     return wrapped
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import squares
-import tiny_model
+import tiny_vision_model
 import warm_start
 
 FOLDER = Path("output/rlvr_vlm")
@@ -50,10 +50,10 @@ def prepare(
         each.mkdir(parents=True)
     write_rows(data, "train", list(squares.squares(TRAINING, 1)), blank)
     write_rows(data, "heldout", list(squares.squares(HELD_OUT, 2)), blank)
-    tokenizer = tiny_model.make_tokenizer([f"user\n{squares.QUESTION}\nassistant\n", *squares.COLOURS] * 4)
+    tokenizer = tiny_vision_model.make_tokenizer([f"user\n{squares.QUESTION}\nassistant\n", *squares.COLOURS] * 4)
     torch.manual_seed(seed)
-    model = tiny_model.make_model(tokenizer)
-    tiny_model.write_image_processor(model_folder)
+    model = tiny_vision_model.make_model(tokenizer)
+    tiny_vision_model.write_image_processor(model_folder)
     warm_start.train(model, tokenizer, model_folder, seed, steps, report)
     model.save_pretrained(model_folder)
     tokenizer.save_pretrained(model_folder)

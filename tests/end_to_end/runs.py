@@ -22,6 +22,25 @@ BY_CHANCE = ("time/", "system/", "actor/backward_seconds")
 """Metrics that measure the machine."""
 
 
+def learnt(
+    folder: Path, example: str, *arguments: str, environ: Mapping[str, str] | None = None, timeout_s: float = 1800
+) -> tuple[float, float, str]:
+    """Run an example's `run.py` as a user does, in a folder: held-out accuracy before and after, and all it printed."""
+    result = subprocess.run(
+        [sys.executable, str(REPOSITORY / "examples" / example / "run.py"), *arguments],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **(environ or {})},
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    last = result.stdout.splitlines()[-1]
+    found = re.fullmatch(r"RESULT before=(\d\.\d\d) after=(\d\.\d\d) seconds=(\d+)", last)
+    assert found is not None, last
+    return float(found[1]), float(found[2]), result.stdout
+
+
 @dataclass
 class Run:
     """Where one run writes, and what it takes beside the small settings."""

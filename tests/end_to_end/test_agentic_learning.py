@@ -1,16 +1,12 @@
 """The agentic examples learn what their READMEs say, on processors, on simulated NPUs and with vLLM's engines."""
 
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from roll_core.inference.vllm import installed
-from tests.end_to_end.runs import REPOSITORY
+from tests.end_to_end.runs import learnt
 from tests.inference.vllm_engines import NOT_INSTALLED
 from tests.simulated_npu.machine import environment
 
@@ -23,21 +19,9 @@ needs_vllm = pytest.mark.skipif(installed.folder() is None, reason=NOT_INSTALLED
 
 def assert_learns(folder: Path, example: str, *arguments: str, environ: Mapping[str, str] | None = None) -> str:
     """Run an example with seed 0, want the success to double and to reach 60 %; returns all that was printed."""
-    result = subprocess.run(
-        [sys.executable, str(REPOSITORY / "examples" / example / "run.py"), "--seed", "0", *arguments],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **(environ or {})},
-        capture_output=True,
-        text=True,
-        timeout=1800,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    last = result.stdout.splitlines()[-1]
-    found = re.fullmatch(r"RESULT before=(\d\.\d\d) after=(\d\.\d\d) seconds=(\d+)", last)
-    assert found is not None, last
-    before, after = float(found[1]), float(found[2])
-    assert after >= 0.60 and after >= 2 * before, last
-    return result.stdout
+    before, after, output = learnt(folder, example, "--seed", "0", *arguments, environ=environ)
+    assert after >= 0.60 and after >= 2 * before, output.splitlines()[-1]
+    return output
 
 
 def test_the_frozen_lake_is_crossed_episode_by_episode(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,20 +11,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.end_to_end.runs import learnt
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "rlvr_vlm"
-RESULT = re.compile(r"^RESULT before=(\d\.\d+) after=(\d\.\d+) seconds=\d+$", re.MULTILINE)
 
 
 def run(folder: Path, *arguments: str) -> tuple[float, float]:
     """Accuracy on held-out images before and after."""
-    command = [sys.executable, str(EXAMPLE / "run.py"), *arguments]
-    command += ["platform=cpu", f"rewards.squares.worker_cls={EXAMPLE / 'reward.py'}:names_the_colour"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, cwd=folder, env=environment, text=True, capture_output=True)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    found = RESULT.search(done.stdout)
-    assert found is not None, done.stdout[-3000:]
-    return float(found[1]), float(found[2])
+    reward = f"rewards.squares.worker_cls={EXAMPLE / 'reward.py'}:names_the_colour"
+    before, after, _output = learnt(folder, "rlvr_vlm", *arguments, "platform=cpu", reward)
+    return before, after
 
 
 @pytest.mark.slow

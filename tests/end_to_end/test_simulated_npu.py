@@ -1,14 +1,10 @@
 """The quickstart's YAML on the platform `npu`, with simulated devices: only the platform and the devices change."""
 
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.runs import REPOSITORY, Run
+from tests.end_to_end.runs import Run, learnt
 from tests.end_to_end.test_layouts import COLOCATED, SEPARATE, SHORT
 from tests.simulated_npu.machine import environment
 
@@ -59,15 +55,5 @@ def test_engines_on_npus_of_their_own_get_weights_by_collectives_and_resume_is_e
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_held_out_accuracy_rises_by_forty_points_on_npus(tmp_path: Path) -> None:
-    result = subprocess.run(
-        [sys.executable, str(REPOSITORY / "examples" / "quickstart" / "run.py"), "--seed", "0", *COLOCATED, ON_NPUS],
-        cwd=tmp_path,
-        env={**os.environ, **environment("2")},
-        capture_output=True,
-        text=True,
-        timeout=1800,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    last = result.stdout.splitlines()[-1]
-    found = re.fullmatch(r"RESULT before=(\d\.\d\d) after=(\d\.\d\d) seconds=(\d+)", last)
-    assert found is not None and float(found[2]) - float(found[1]) >= 0.40, last
+    before, after, output = learnt(tmp_path, "quickstart", "--seed", "0", *COLOCATED, ON_NPUS, environ=environment("2"))
+    assert after - before >= 0.40, output.splitlines()[-1]

@@ -1,16 +1,12 @@
 """Runs whose engines are vLLM's, on plain processors."""
 
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from roll_core.inference.vllm import installed
-from tests.end_to_end.runs import REPOSITORY, Run, assert_all_gone, descendants
+from tests.end_to_end.runs import Run, assert_all_gone, descendants, learnt
 from tests.inference.vllm_engines import NOT_INSTALLED
 
 pytestmark = [
@@ -37,16 +33,5 @@ def test_two_engines_generate_with_the_trainers_weights_and_are_gone_afterwards(
 
 @pytest.mark.slow
 def test_the_quickstart_learns_with_two_engines(tmp_path: Path) -> None:
-    result = subprocess.run(
-        [sys.executable, str(REPOSITORY / "examples" / "quickstart" / "run.py"), "--seed", "0", *TWO_ENGINES],
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    last = result.stdout.splitlines()[-1]
-    found = re.fullmatch(r"RESULT before=(\d\.\d\d) after=(\d\.\d\d) seconds=(\d+)", last)
-    assert found is not None, last
-    assert float(found[2]) - float(found[1]) >= 0.40, last
+    before, after, output = learnt(tmp_path, "quickstart", "--seed", "0", *TWO_ENGINES, timeout_s=900)
+    assert after - before >= 0.40, output.splitlines()[-1]

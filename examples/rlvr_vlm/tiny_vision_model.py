@@ -6,11 +6,16 @@ Nothing is downloaded. The image processor's settings are those that fit the mod
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
+# Behind this folder, which has a prepare.py too.
+sys.path.append(str(Path(__file__).parents[1] / "quickstart"))
+
+import tiny_model
+
 IMAGE_TOKENS = ["<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
 PATCH, MERGE = 7, 2
 
@@ -32,30 +37,8 @@ _CHAT_TEMPLATE = (
 
 
 def make_tokenizer(samples: Sequence[str]) -> Any:
-    """A byte-level tokenizer that encodes any text, learnt from samples of the task."""
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(_SPLIT), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=400,
-        special_tokens=[PAD, START, END, *IMAGE_TOKENS],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(samples, trainer)
-    wrapped = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token=END, pad_token=PAD, padding_side="left", model_max_length=512
-    )
-    wrapped.chat_template = _CHAT_TEMPLATE
-    return wrapped
+    """The quickstart's byte-level tokenizer, with the tokens that stand for images."""
+    return tiny_model.make_tokenizer(samples, split=_SPLIT, template=_CHAT_TEMPLATE, further_tokens=IMAGE_TOKENS)
 
 
 def make_model(tokenizer: Any) -> Any:
