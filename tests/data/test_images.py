@@ -20,7 +20,7 @@ from roll_core.data.rows import Columns
 from roll_core.data.templates import TemplateChoice
 from roll_core.data.vision import PREFIX, Vision, columns_of
 from roll_core.errors import DataError, RollError
-from roll_core.testing.tiny_vision import make_tokenizer, write_model
+from tests.tiny_vision import make_tokenizer, write_model
 
 COLUMNS = Columns(image="image")
 

@@ -20,10 +20,10 @@ from roll_core.inference.base import Completion, GenerationRequest, SamplingPara
 from roll_core.inference.hf import HfInferStrategy
 from roll_core.platforms.cpu import CpuPlatform
 from roll_core.rollout.sample import pad
-from roll_core.testing.tiny_vision import IMAGE_TOKENS, make_model, make_tokenizer, write_model
 from roll_core.training import TrainPlan
 from roll_core.training.fsdp2 import Fsdp2Strategy
 from roll_core.training.vision import blank_image, next_offset, positions
+from tests.tiny_vision import IMAGE_TOKENS, make_model, make_tokenizer, write_model
 
 FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 CONTEXT = WorkerContext(role="actor", rank=0, world_size=1, seed=0, timeout_s=60)

@@ -11,8 +11,8 @@ import torch
 from roll_core.data import DataProto
 from roll_core.data.vision import PREFIX
 from roll_core.rollout.sample import pad
-from roll_core.testing.tiny_vision import IMAGE_TOKENS, make_tokenizer, write_model
 from roll_core.training import TrainPlan
+from tests.tiny_vision import IMAGE_TOKENS, make_tokenizer, write_model
 from tests.training import rank_jobs as jobs
 from tests.training.support import advantage_loss, distance, gradients, role, run_ranks, strategy_for
 
