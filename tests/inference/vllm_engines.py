@@ -67,6 +67,7 @@ class FaultyExtension(WorkerExtension):
 
 
 if __name__ == "__main__":
-    make_vllm(Path(sys.argv[1])).start()
+    engine = make_vllm(Path(sys.argv[1]))  # held: without its owner's reference an engine ends
+    engine.start()
     print("started", flush=True)
     time.sleep(600)
