@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from roll_core.data import DataProto
-    from roll_core.data.answers import RowStore
+    from roll_core.data.answers import RemoteCompletion, RowStore
     from roll_core.data.remote_batch import BatchReader, RowRemoteBatch
     from roll_core.data.vision import Vision
     from roll_core.inference import Completion, GenerationRequest, SamplingParams
@@ -223,23 +223,29 @@ class InferWorker(_Worker):
 
     def generate_rows(
         self, requests: Sequence[GenerationRequest], interval_s: float, store: RowStore, folder: str, has_images: bool
-    ) -> Iterator[list[Completion]]:
+    ) -> Iterator[list[RemoteCompletion]]:
         """As `generate`, but tokens, log-probabilities, texts and images go into the store, and references come back.
 
-        `folder` holds the tokenizer, and what reads images where there are some.
+        What there is of interrupted answers is read there, and each is put as a whole again.
+
+        `folder` holds the tokenizer, and what reads images where they are to be put.
         """
-        from roll_core.data.answers import put_completions
+        from roll_core.data.answers import Continuing, put_completions
         from roll_core.data.vision import Vision
 
         with self._lock:
             if self._transport is None:
-                self._vision = Vision(folder) if has_images else None
                 self._transport, self._tokenizer = store.open(), load_tokenizer(folder)
-        asked = {request.request_id: request for request in requests}
-        for finished in self.generate(requests, interval_s):
+            if has_images and self._vision is None:
+                self._vision = Vision(folder)
+        vision = self._vision if has_images else None
+        going = Continuing(requests, self._transport)
+        for finished in self.generate(going.requests(), interval_s):
+            whole = [going.whole(one) for one in finished]
             # Without special tokens, as a driver decodes what it is sent.
-            texts = self._tokenizer.batch_decode([one.token_ids for one in finished], skip_special_tokens=True)
-            yield put_completions(store, self._transport, finished, asked, texts, self._vision)
+            texts = self._tokenizer.batch_decode([one.token_ids for one in whole], skip_special_tokens=True)
+            asked = [going.asked[one.request_id] for one in whole]
+            yield put_completions(store, self._transport, whole, asked, texts, vision)
 
     def abort(self, request_ids: Sequence[str] | None) -> list[str]:
         """Stop requests; returns those that were running."""

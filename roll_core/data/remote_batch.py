@@ -6,7 +6,7 @@ Selecting, cutting, repeating and joining moves no data. What a process needs of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -219,6 +219,7 @@ class Lease:
     def __init__(self, transport: Transport, name: str) -> None:
         self.transport, self.name = transport, name
         self._known: list[RowRemoteBatch] = []
+        self._at_end: list[Callable[[], None]] = []
 
     def put(self, batch: DataProto, *, like: RowRemoteBatch | None = None) -> RowRemoteBatch:
         """Put a batch that is freed with the lease."""
@@ -242,6 +243,10 @@ class Lease:
         self._known = wanted
         return num_freed
 
+    def at_end(self, free: Callable[[], None]) -> None:
+        """Have something else freed with the lease, which was put under another name."""
+        self._at_end.append(free)
+
     def __enter__(self) -> Lease:
         return self
 
@@ -250,6 +255,8 @@ class Lease:
     ) -> None:
         try:
             self.transport.clear_partition(self.name)
+            for free in self._at_end:
+                free()
         except RollError as failure:
             if error is None:
                 raise

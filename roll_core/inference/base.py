@@ -70,6 +70,11 @@ class Completion:
     finish_reason: FinishReason
     weight_version: int
 
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens were sampled."""
+        return len(self.token_ids)
+
 
 class EngineState(Enum):
     """Where an engine is in its life."""

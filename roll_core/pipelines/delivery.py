@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -129,11 +129,10 @@ class Delivery:
         assert self._lease is not None, "rows are put within a step, which frees them"
         return like.union(self._lease.put(batch, like=like))
 
-    def free(self, rows: RowRemoteBatch) -> None:
-        """Free rows that nobody will read any more."""
-        assert self.transport is not None
-        for block in rows.blocks:
-            self.transport.clear(block)
+    def at_end(self, free: Callable[[], None]) -> None:
+        """Have something freed when the step that has begun ends, however it ends."""
+        assert self._lease is not None, "what ends with a step begins within it"
+        self._lease.at_end(free)
 
     def whole(self, batch: DataProto) -> Delivered:
         """The rows of a step, with the columns that several roles read."""

@@ -54,13 +54,9 @@ class Setting:
 
     @property
     def rolls_by_reference(self) -> bool:
-        """Whether engines put answers into the transport, so that a step's rows never pass through the driver.
-
-        Not where rollouts go on while others train: a checkpoint holds their unfinished answers.
-        """
+        """Whether engines put answers into the transport, so that a step's rows never pass through the driver."""
         reaches_workers = self.transport is not None and self.transport.transport_class.reaches_workers
-        is_in_turns = self.config.async_generation_ratio == 0
-        return reaches_workers and is_in_turns and isinstance(self.config, RLVRConfig)
+        return reaches_workers and isinstance(self.config, RLVRConfig)
 
 
 @dataclass

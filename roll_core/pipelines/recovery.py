@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +30,13 @@ class Carried(Protocol):
         """Go on from there."""
 
 
+class Rollouts(Carried, Protocol):
+    """What carries rollouts over steps; its state may refer to answers that are elsewhere."""
+
+    def as_json(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The newest state as JSON data, for a checkpoint."""
+
+
 class Recovery:
     """Writes a checkpoint every `save_steps` and after the last step, and one more when a run is cut short.
 
@@ -43,7 +51,7 @@ class Recovery:
         folder: CheckpointFolder,
         crew: Crew,
         waiter: Waiter,
-        rollout: Carried,
+        rollout: Rollouts,
         shaper: Carried,
         interrupts: Interrupts,
     ) -> None:
@@ -92,6 +100,7 @@ class Recovery:
         partial = self.folder.begin(self.step)
         calls = [call for group, path in self._saved_groups(partial) for call in group.submit("save", path.resolve())]
         waiter.wait(calls)
+        self._read_rollouts()
         save_pipeline_state(partial, self._at_last_step)
         sizes = {group.role: len(group) for group, _path in self._saved_groups(partial)}
         self.last_path = self.folder.finish(self.step, {"world_sizes": sizes, "exp_name": self.config.exp_name})
@@ -104,23 +113,36 @@ class Recovery:
         try:
             yield
         except BaseException as error:
-            if isinstance(error, WorkerDied):
-                # One that died while it was sent weights may have left the trainers waiting for the others.
-                self.crew.actor_infer.kill()
-            error.add_note(self._rescued())
+            error.add_note(self._rescued(error))
             raise
 
-    def _rescued(self) -> str:
-        if self.step > self.saved_step and not self._has_begun_training:
+    def _rescued(self, error: BaseException) -> str:
+        is_due = self.step > self.saved_step and not self._has_begun_training
+        if isinstance(error, WorkerDied):
+            self._end_engines(reads_first=is_due)
+        if is_due:
             try:
                 # Without watches: whoever died is not needed to save.
                 self.save(Waiter(RESCUE_TIMEOUT_S))
-            except RollError as error:
+            except RollError as failure:
                 self.folder.discard(self.step)
                 # A dead worker is described in full by the error that ended the run.
-                shown = str(error).partition("\n")[0] if isinstance(error, WorkerDied) else error
+                shown = str(failure).partition("\n")[0] if isinstance(failure, WorkerDied) else failure
                 return f"step {self.step} could not be saved: {shown}\n{self._advice()}"
         return self._advice()
+
+    def _end_engines(self, *, reads_first: bool) -> None:
+        """One that died while it was sent weights may have left the trainers waiting for the others."""
+        try:
+            if reads_first:
+                self._read_rollouts()  # Answers may end with the engines that put them.
+        except RollError:
+            return  # Saving reads them too, and says why not.
+        finally:
+            self.crew.actor_infer.kill()
+
+    def _read_rollouts(self) -> None:
+        self._at_last_step = replace(self._at_last_step, sampler=self.rollout.as_json(self._at_last_step.sampler))
 
     def _advice(self) -> str:
         if self.saved_step == 0:

@@ -13,7 +13,6 @@ from roll_core.data.padding import PADDINGS
 from roll_core.data.remote_batch import RowRemoteBatch
 from roll_core.pipelines.delivery import Delivery
 from roll_core.pipelines.step_report import shown_rows
-from roll_core.rollout.routing import AnswerStore
 from roll_core.rollout.sample import Sample, paddings_of, to_facts
 
 
@@ -35,26 +34,6 @@ class RemoteRollout:
 
     def __len__(self) -> int:
         return len(self.rows)
-
-
-@dataclass(frozen=True)
-class AnswerShelf:
-    """Tells a collector where engines put the answers of the step that has begun, and frees those it drops.
-
-    `folder` holds the tokenizer that makes text of them and, where prompts have images, what reads those.
-    """
-
-    delivery: Delivery
-    folder: str
-    has_images: bool = False
-
-    def answers(self) -> AnswerStore:
-        """Where the engines put those of the step that has begun."""
-        return AnswerStore(self.delivery.store(), self.folder, self.has_images)
-
-    def free(self, rows: RowRemoteBatch) -> None:
-        """Nobody will train on these."""
-        self.delivery.free(rows)
 
 
 def remote_rollout(

@@ -26,6 +26,7 @@ from roll_core.training import TrainPlan
 
 if TYPE_CHECKING:
     from roll_core.pipelines.rlvr import Parts, RlvrPipeline
+    from roll_core.rollout.answer_shelf import AnswerShelf
 
 Prepared = TypeVar("Prepared")
 
@@ -211,20 +212,31 @@ def _assemble(config: RLVRConfig, started: Started, inputs: Inputs) -> RlvrPipel
     # Only where it is written: engines have bounds of their own, and a second one makes last bits depend on time.
     most_running = config.max_running_requests if "max_running_requests" in config.model_fields_set else None
     scheduler = RolloutScheduler(crew.actor_infer, rewards, started.waiter, inputs.tokenizer, config.seed, most_running)
+    shelf = _shelf(config, inputs, started)
     return RlvrPipeline(
         make_parts(
             started,
-            collector=_collector(config, inputs, scheduler, started),
+            collector=_collector(config, inputs, scheduler, shelf),
             shaper=Shaper(config),
             pad_token_id=inputs.pad_token_id,
             tokenizer=inputs.tokenizer,
-            validation=_validation(config, inputs, scheduler),
+            validation=_validation(config, inputs, scheduler, shelf),
         )
     )
 
 
-def _collector(config: RLVRConfig, inputs: Inputs, scheduler: Any, started: Started) -> Any:
-    from roll_core.pipelines.remote_rollout import AnswerShelf
+def _shelf(config: RLVRConfig, inputs: Inputs, started: Started) -> AnswerShelf | None:
+    from roll_core.rollout.answer_shelf import AnswerShelf
+
+    if not started.setting.rolls_by_reference:
+        return None
+    delivery, folder = started.delivery, str(config.actor_train.model_args.model_name_or_path)
+    assert delivery.transport is not None, "references are to rows in a transport"
+    has_images = any(prompt.pictures is not None for prompt in inputs.dataset)
+    return AnswerShelf(delivery.transport, delivery.at_end, folder, has_images)
+
+
+def _collector(config: RLVRConfig, inputs: Inputs, scheduler: Any, shelf: AnswerShelf | None) -> Any:
     from roll_core.pipelines.sampling import sampling_params
     from roll_core.rollout.async_collector import AsyncCollector
     from roll_core.rollout.collector import Collector, QueryFilters
@@ -234,19 +246,14 @@ def _collector(config: RLVRConfig, inputs: Inputs, scheduler: Any, started: Star
     params = sampling_params(arguments, inputs.stop_token_ids, inputs.excluded_token_ids)
     number = config.num_return_sequences_in_group
     if config.async_generation_ratio == 0:
-        shelf = None
-        if started.setting.rolls_by_reference:
-            folder = str(config.actor_train.model_args.model_name_or_path)
-            has_images = any(prompt.pictures is not None for prompt in inputs.dataset)
-            shelf = AnswerShelf(started.delivery, folder, has_images)
         return Collector(scheduler, inputs.dataset, inputs.sampler, config.rewards, number, params, shelf)
     keeps = QueryFilters(config.rewards)
-    flow = RolloutFlow(scheduler, inputs.dataset, inputs.sampler, keeps, number, params)
+    flow = RolloutFlow(scheduler, inputs.dataset, inputs.sampler, keeps, number, params, shelf)
     extra = config.max_additional_running_prompts if config.is_use_additional_prompts else 0
     return AsyncCollector(flow, config.rollout_batch_size, config.async_generation_ratio, extra)
 
 
-def _validation(config: RLVRConfig, inputs: Inputs, scheduler: Any) -> Any:
+def _validation(config: RLVRConfig, inputs: Inputs, scheduler: Any, shelf: AnswerShelf | None) -> Any:
     from roll_core.pipelines.sampling import sampling_params
     from roll_core.pipelines.validation import Validation
 
@@ -254,4 +261,5 @@ def _validation(config: RLVRConfig, inputs: Inputs, scheduler: Any) -> Any:
         return None
     arguments = config.validation.generating_args or GeneratingArgs()
     params = sampling_params(arguments, inputs.stop_token_ids, inputs.excluded_token_ids)
-    return Validation(scheduler, inputs.held_out, arguments.num_return_sequences or 1, params)
+    number, needs_texts = arguments.num_return_sequences or 1, config.rollout_dump_dir is not None
+    return Validation(scheduler, inputs.held_out, number, params, shelf, needs_texts=needs_texts)

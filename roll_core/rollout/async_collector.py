@@ -53,8 +53,6 @@ class FlowCollector(ABC, Generic[Open]):
             ages = [step - 1 - version for one in chosen for version in self._versions(one)]
             if max(ages) > self.lag:
                 raise RollError(f"step {step} was given a rollout that is {max(ages)} steps old, of at most {self.lag}")
-            if max(ages) > self.lag:
-                raise RollError(f"a sample is {max(ages)} steps old, and may be {self.lag}; a fault of roll-core")
             for one in chosen:
                 flow.end(one, "trained")
             for one in [one for one in flow.open_rollouts() if one.first_version <= oldest]:
@@ -92,12 +90,15 @@ class FlowCollector(ABC, Generic[Open]):
 
     def weights_are(self, version: int) -> None:
         """Engines have new weights: what is begun from here on is sampled from them."""
-        with self.flow.changed:
-            self.flow.version = version
+        self.flow.weights_are(version)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint must hold."""
+        """What a checkpoint must hold; answers in a transport by reference, kept until the next call of this."""
         return self.flow.state_dict()
+
+    def as_json(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A state as JSON data: answers that it refers to are read, unless they are lost."""
+        return self.flow.as_json(state)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from roll_core.config.schema import RewardConfig
 from roll_core.data.answers import rows_of
 from roll_core.data.prompts import PromptDataset
-from roll_core.data.remote_batch import RowRemoteBatch
 from roll_core.data.sampler import PromptSampler
 from roll_core.errors import CheckpointError, RollError
 from roll_core.inference import SamplingParams
 from roll_core.rewards import Status
+from roll_core.rollout.answer_shelf import AnswerShelf
 from roll_core.rollout.filters import GroupFilter, group_filter
-from roll_core.rollout.routing import AnswerStore
 from roll_core.rollout.sample import Sample
 from roll_core.rollout.scheduler import RolloutScheduler
 
@@ -45,16 +44,6 @@ class QueryFilters:
         return bool(scores) and keep(scores, arguments) if len(group) > 1 else True
 
 
-class Shelf(Protocol):
-    """Where a step's answers are put, where they travel by reference."""
-
-    def answers(self) -> AnswerStore:
-        """Where the engines put those of the step that has begun."""
-
-    def free(self, rows: RowRemoteBatch) -> None:
-        """Nobody will train on these."""
-
-
 class Collector:
     """Collects whole groups of samples until the batch is full. With a `shelf`, what is large of them stays there."""
 
@@ -66,7 +55,7 @@ class Collector:
         rewards: Mapping[str, RewardConfig],
         num_samples: int,
         params: SamplingParams,
-        shelf: Shelf | None = None,
+        shelf: AnswerShelf | None = None,
     ) -> None:
         self.scheduler, self.dataset, self.sampler = scheduler, dataset, sampler
         self.num_samples, self.params, self.shelf = num_samples, params, shelf
@@ -80,7 +69,7 @@ class Collector:
         """
         wanted = self.sampler.next_batch()
         batch_size, drawn, in_use = len(wanted), 0, set(wanted)
-        store = self.shelf.answers() if self.shelf is not None else None
+        store = self.shelf.of_step(step) if self.shelf is not None else None
         kept: list[Sample] = []
         dropped: list[list[Sample]] = []
         while wanted:
@@ -126,6 +115,10 @@ class Collector:
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint must hold: where in the data the run is."""
         return self.sampler.state_dict()
+
+    def as_json(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A state, which is JSON data as it is."""
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint.

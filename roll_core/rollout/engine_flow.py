@@ -17,7 +17,7 @@ from roll_core.cluster.calls import Call, Waiter
 from roll_core.cluster.group import WorkerGroup
 from roll_core.errors import RollError, WorkerDied
 from roll_core.inference import Completion, GenerationRequest
-from roll_core.rollout.routing import EngineRouter
+from roll_core.rollout.routing import EngineRouter, generates
 
 POLL_S = 0.05
 """How long the thread looks at what runs before it looks whether something else is asked of it."""
@@ -92,6 +92,11 @@ class EngineFlow(ABC, Generic[Open]):
         if self._thread.is_alive():
             self._thread.join(CLOSING_S)
 
+    def weights_are(self, version: int) -> None:
+        """Engines, which are paused, have new weights: what is begun from here on is sampled from them."""
+        with self.changed:
+            self.version = version
+
     def halt(self) -> None:
         """Nothing runs on any engine until `begin`; partial responses are kept.
 
@@ -144,6 +149,10 @@ class EngineFlow(ABC, Generic[Open]):
     def state_dict(self) -> dict[str, Any]:
         """Everything that is open, and what will be drawn next, as JSON data."""
 
+    def as_json(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A state as JSON data, also where it refers to what is elsewhere."""
+        return state
+
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint: nothing that was open is lost, and nothing is drawn twice."""
@@ -191,7 +200,7 @@ class EngineFlow(ABC, Generic[Open]):
 
     def _work(self) -> None:
         with self.changed:
-            generating = any(call.method == "generate" for call in self._running)
+            generating = any(map(generates, self._running))
             self._is_paused = self._wants_pause and not generating
             self.changed.notify_all()
             if self._wants_pause:
@@ -224,7 +233,7 @@ class EngineFlow(ABC, Generic[Open]):
             return []
 
     def _handle(self, call: Call) -> None:
-        if call.method == "generate":
+        if generates(call):
             progress = self.router.take(call)
             self._running += progress.begun
             if progress.is_over:

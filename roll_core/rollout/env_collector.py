@@ -132,6 +132,10 @@ class EnvCollector:
         """What a checkpoint must hold: where in the order of groups the run is."""
         return self.order.state_dict()
 
+    def as_json(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A state, which is JSON data as it is."""
+        return state
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint.
 

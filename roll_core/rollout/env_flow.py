@@ -23,7 +23,7 @@ from roll_core.rollout.env_process import Act, Fault
 from roll_core.rollout.env_queue import EpisodeAccount, Member, PlayedGroup
 from roll_core.rollout.env_rollout import by_prompt, check_answer
 from roll_core.rollout.prompt_queue import Answer
-from roll_core.rollout.routing import MOST_CALLS, EngineRouter
+from roll_core.rollout.routing import MOST_CALLS, EngineRouter, generates
 
 _GLANCE_S = 0.003
 """How long environments are watched before engines are, where both are at work."""
@@ -135,7 +135,7 @@ class EpisodeFlow(EngineFlow[PlayedGroup]):
             group.members.append(member)
             if each["is_asking"]:
                 member.request = episode.asked(self.params, self.label, self._seed_of)
-                member.answer = Answer(tuple(each["token_ids"]), tuple(each["log_probs"]), each["attempts"])
+                member.answer = Answer.from_state(each)
             if not member.is_done and not each["is_over"]:
                 member.is_lost = member.request is not None
                 slot = self._take_slot(member)
@@ -146,7 +146,7 @@ class EpisodeFlow(EngineFlow[PlayedGroup]):
         while len(self._open) < self.room and playing < self.shape.at_once:
             self._begin_group()
             playing += 1
-        if sum(call.method == "generate" for call in self._running) >= MOST_CALLS:
+        if sum(map(generates, self._running)) >= MOST_CALLS:
             return []
         asked = []
         while self._ready:
@@ -162,21 +162,13 @@ class EpisodeFlow(EngineFlow[PlayedGroup]):
         """The request for what is missing of a member's next answer."""
         request, answer = member.request, member.answer
         assert request is not None
-        if not member.episode.turns and not answer.token_ids:
+        if not member.episode.turns and not answer.num_tokens:
             member.first_version = self.version
         name = member.request_id = f"{request.request_id}/{answer.attempts}"
         answer.is_running = True
         self._asked[name] = member
-        if not answer.attempts:
-            return replace(request, request_id=name)
-        return replace(
-            request,
-            request_id=name,
-            prompt_ids=(*request.prompt_ids, *answer.token_ids),
-            params=replace(request.params, max_new_tokens=request.params.max_new_tokens - len(answer.token_ids)),
-            seed=self._seed_of(name),
-            group="" if answer.token_ids else request.group,
-        )
+        seed = self._seed_of(name) if answer.attempts else request.seed
+        return answer.rest_of(replace(request, request_id=name, seed=seed))
 
     def _withdrawn(self, request: GenerationRequest) -> None:
         member = self._asked.pop(request.request_id, None)

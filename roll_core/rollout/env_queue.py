@@ -68,9 +68,7 @@ class Member:
             "is_over": self.is_over,
             "first_version": self.first_version,
             "is_asking": self.request is not None,
-            "token_ids": list(self.answer.token_ids),
-            "log_probs": list(self.answer.log_probs),
-            "attempts": self.answer.attempts,
+            **self.answer.state(),
             "episode": self.episode.state(),
         }
 

@@ -7,18 +7,24 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from roll_core.cluster.calls import Call
+from roll_core.data.answers import RemoteCompletion, rows_of
 from roll_core.data.prompts import PromptDataset
 from roll_core.data.sampler import PromptSampler
 from roll_core.errors import CheckpointError
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
-from roll_core.rollout.engine_flow import Account, EngineFlow
-from roll_core.rollout.prompt_queue import Answer, OpenPrompt
-from roll_core.rollout.sample import Sample
+from roll_core.rollout.answer_shelf import AnswerShelf
+from roll_core.rollout.engine_flow import Account, Ending, EngineFlow
+from roll_core.rollout.prompt_queue import ROW, Answer, OpenPrompt, with_tokens
+from roll_core.rollout.sample import Sample, images_of
 from roll_core.rollout.scheduler import RolloutScheduler
 
 
 class RolloutFlow(EngineFlow[OpenPrompt]):
-    """Keeps up to `room` prompts open: on their way through engines and rewards, or waiting for a batch."""
+    """Keeps up to `room` prompts open: on their way through engines and rewards, or waiting for a batch.
+
+    With a `shelf`, what is sampled stays there, also of answers that are interrupted: engines go on with what they
+    read there. What a checkpoint must hold of it is read when one is written.
+    """
 
     def __init__(
         self,
@@ -28,17 +34,47 @@ class RolloutFlow(EngineFlow[OpenPrompt]):
         keeps: Callable[[Sequence[Sample]], bool],
         num_samples: int,
         params: SamplingParams,
+        shelf: AnswerShelf | None = None,
     ) -> None:
         super().__init__(scheduler.engines, scheduler.waiter, scheduler.router("least loaded"))
         self.scheduler, self.dataset, self.sampler, self.keeps = scheduler, dataset, sampler, keeps
-        self.num_samples, self.params = num_samples, params
+        self.num_samples, self.params, self.shelf = num_samples, params, shelf
         self.dropped: deque[list[Sample]] = deque(maxlen=256)
         self._drawn: deque[int] = deque()
         self._replace: deque[str] = deque()
+        self._unscored: list[tuple[OpenPrompt, int]] = []
+        self._oldest_told: int | None = None
+
+    def weights_are(self, version: int) -> None:
+        """As `EngineFlow.weights_are`; what is sampled from here on has a place of its own."""
+        super().weights_are(version)
+        if self.shelf is None:
+            return
+        with self.changed:
+            begun = [version, *(one.first_version for one in self._open.values())]
+            oldest = min(begun) if self._oldest_told is None else min(self._oldest_told, *begun)
+            self.router.store = self.shelf.of_version(version, oldest)
+
+    def end(self, one: OpenPrompt, ending: Ending) -> None:
+        """A prompt leaves, and its answers are freed: at once, or after the step that trains on them."""
+        super().end(one, ending)
+        if self.shelf is not None:
+            rows = rows_of(answer.so_far for answer in one.answers if answer.so_far is not None)
+            if ending == "trained":
+                self.shelf.lend(rows)
+            else:
+                self.shelf.free(rows)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that is open, and what will be drawn next, as JSON data."""
+        """Everything that is open, and what will be drawn next, as JSON data.
+
+        Answers on a shelf are referred to, and kept there until this is called again; `as_json` reads them.
+        """
         with self.changed:
+            if self.shelf is not None:
+                answers = [answer.so_far for one in self._open.values() for answer in one.answers]
+                self.shelf.hold([answer.row for answer in answers if isinstance(answer, RemoteCompletion)])
+                self._oldest_told = min((one.first_version for one in self._open.values()), default=None)
             return {
                 "sampler": self.sampler.state_dict(),
                 "drawn": list(self._drawn),
@@ -46,6 +82,20 @@ class RolloutFlow(EngineFlow[OpenPrompt]):
                 "account": {"drawn": self.account.drawn, "ended": dict(self.account.ended)},
                 "open": [one.state() for one in self._open.values()],
             }
+
+    def as_json(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A state with the tokens that it refers to. Answers that a process took with it are to be sampled anew."""
+        rows = [answer[ROW] for one in state.get("open", ()) for answer in one["answers"] if ROW in answer]
+        if self.shelf is None or not rows:
+            return state
+        read = self.shelf.read(rows)
+        if len(read) < len(rows):
+            self.scheduler.rewards.notify(
+                f"{len(rows) - len(read)} of {len(rows)} answers that were on their way are lost with the process that"
+                " put them\n  the checkpoint keeps their prompts, and a run that goes on from it samples them anew"
+            )
+        opened = [{**one, "answers": [with_tokens(each, read) for each in one["answers"]]} for one in state["open"]]
+        return {**state, "open": opened}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint: nothing that was open is lost, and nothing is drawn twice.
@@ -67,6 +117,28 @@ class RolloutFlow(EngineFlow[OpenPrompt]):
                 )
             one = OpenPrompt.from_state(each, self.dataset[each["index"]])
             self._open[one.number] = one
+        self._unscored = [
+            (one, position)
+            for one in self._open.values()
+            for position, answer in enumerate(one.answers)
+            if answer.completion is not None and answer.score is None
+        ]
+        if self.shelf is not None:
+            self._put_all(self.shelf)
+
+    def _put_all(self, shelf: AnswerShelf) -> None:
+        """Everything that a checkpoint brought goes into the transport."""
+        there = [(one, answer) for one in self._open.values() for answer in one.answers if answer.so_far is not None]
+        if not there:
+            return
+        requests = [
+            GenerationRequest("", one.prompt.token_ids, self.params, 0, images=images_of(one.prompt))
+            for one, _ in there
+        ]
+        completions = [answer.so_far for _, answer in there if answer.so_far is not None]
+        put = shelf.put(completions, requests, [answer.text for _, answer in there])
+        for (_, answer), completion in zip(there, put):
+            answer.so_far, answer.text = completion, ""
 
     def _withdrawn(self, request: GenerationRequest) -> None:
         one, position = self._find(request.request_id)
@@ -75,11 +147,13 @@ class RolloutFlow(EngineFlow[OpenPrompt]):
 
     def _next_requests(self) -> list[list[GenerationRequest]]:
         """Requests of whole prompts: those that were interrupted, then new ones while there is room."""
+        unscored, self._unscored = self._unscored, []
+        self._score(unscored)
         groups = []
         for one in self._open.values():
             requests = one.requests(self.params, self.scheduler.seed)
             if requests:
-                if any(answer.token_ids for answer in one.answers):
+                if any(answer.num_tokens for answer in one.answers):
                     self.resumed += 1
                 else:
                     one.first_version = self.version
@@ -110,26 +184,37 @@ class RolloutFlow(EngineFlow[OpenPrompt]):
         self._scored(self.scheduler.rewards.collect(call, result))
 
     def _answered(self, finished: Sequence[Completion]) -> None:
+        complete, replaced = [], []
         with self.changed:
-            complete = []
             for part in finished:
                 one, position = self._find(part.request_id)
-                if one is not None and one.take(position, part, self.params.max_new_tokens):
+                if one is None:
+                    replaced.append(part)
+                    continue
+                earlier = one.answers[position].so_far
+                if one.take(position, part, self.params.max_new_tokens):
                     complete.append((one, position))
+                if one.answers[position].so_far is None:
+                    replaced.append(part)
+                elif earlier is not None:
+                    replaced.append(earlier)
+        if self.shelf is not None and replaced:
+            self.shelf.free(rows_of(replaced))
+        self._score(complete)
+
+    def _score(self, complete: Sequence[tuple[OpenPrompt, int]]) -> None:
+        """Have complete answers scored."""
         if not complete:
             return
-        completions = [one.answers[position].completion for one, position in complete]
-        texts = self.scheduler.decode([completion for completion in completions if completion is not None])
-        samples = {}
-        prompts = {}
+        answers = [one.answers[position] for one, position in complete]
+        completions = [answer.completion for answer in answers if answer.completion is not None]
+        texts = self.scheduler.decode(completions)
         with self.changed:
-            for (one, position), text, completion in zip(complete, texts, completions):
-                assert completion is not None
-                one.answers[position].text = text
-                samples[completion.request_id] = (completion, text)
-                prompts[completion.request_id] = one.prompt
-        parts, words = zip(*samples.values())
-        self._running += self.scheduler.score(list(parts), list(words), prompts)
+            for answer, text in zip(answers, texts):
+                answer.text = text
+        prompts = {answer.request_id: one.prompt for answer, (one, _) in zip(completions, complete)}
+        store = None if self.router.store is None else self.router.store.rows
+        self._running += self.scheduler.score(completions, texts, prompts, store)
 
     def _scored(self, scores: Mapping[str, Any]) -> None:
         with self.changed:

@@ -46,6 +46,11 @@ class Progress:
     begun: list[Call] = field(default_factory=list)
 
 
+def generates(call: Call) -> bool:
+    """Whether engines answer requests in this call."""
+    return call.method in ("generate", "generate_rows")
+
+
 class EngineRouter:
     """Deals requests to engines in groups: those of one prompt stay together, so that an engine reads it once.
 
@@ -100,7 +105,7 @@ class EngineRouter:
         return waiting
 
     def take(self, call: Call) -> Progress:
-        """What a call of `generate` has finished since it was last asked.
+        """What a call that `generates` has finished since it was last asked.
 
         Raises:
             WorkerDied: the last engine died.

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from roll_core.data import DataProto
-from roll_core.data.answers import RemoteCompletion
 from roll_core.data.padding import Padding, pad, response_mask
 from roll_core.data.prompts import Prompt
 from roll_core.data.vision import PromptImages, columns_of
@@ -91,9 +90,7 @@ def to_batch(samples: Sequence[Sample], pad_token_id: int, max_response_length: 
 
 def to_facts(samples: Sequence[Sample], max_response_length: int) -> DataProto:
     """What is small about samples whose tokens and text are in a transport: the other columns of `to_batch`."""
-    completions = [sample.completion for sample in samples]
-    lengths = [one.num_tokens if isinstance(one, RemoteCompletion) else len(one.token_ids) for one in completions]
-    return _facts(samples, lengths, max_response_length)
+    return _facts(samples, [sample.completion.num_tokens for sample in samples], max_response_length)
 
 
 def paddings_of(facts: DataProto, pad_token_id: int) -> dict[str, Padding]:

@@ -12,7 +12,7 @@ from roll_core.data.prompts import Prompt
 from roll_core.inference import Completion, SamplingParams
 from roll_core.rewards import RewardSample, Score
 from roll_core.rollout.reward_router import RemoteResponses, RewardRouter
-from roll_core.rollout.routing import AnswerStore, EngineRouter, Order
+from roll_core.rollout.routing import AnswerStore, EngineRouter, Order, generates
 from roll_core.rollout.sample import Sample, requests_for
 
 
@@ -77,7 +77,7 @@ class RolloutScheduler:
         )
         while running:
             for call in self.waiter.ready(running):
-                if call.method not in ("generate", "generate_rows"):
+                if not generates(call):
                     running.remove(call)
                     [result] = self.waiter.wait([call])
                     scores |= self.rewards.collect(call, result)
@@ -89,7 +89,7 @@ class RolloutScheduler:
                 finished = progress.completions
                 if not finished:
                     continue
-                texts = self.decode(finished) if store is None else [""] * len(finished)
+                texts = self.decode(finished)
                 completions |= {c.request_id: (c, text) for c, text in zip(finished, texts)}
                 asked = {c.request_id: prompt_of[c.request_id][1] for c in finished}
                 running += self.score(finished, texts, asked, None if store is None else store.rows)
@@ -99,7 +99,7 @@ class RolloutScheduler:
         ]
 
     def decode(self, completions: Sequence[Completion]) -> list[str]:
-        """Texts of responses, without special tokens."""
+        """Texts of responses, without special tokens; empty where the tokens are in a transport."""
         return self.tokenizer.batch_decode(
             [completion.token_ids for completion in completions], skip_special_tokens=True
         )

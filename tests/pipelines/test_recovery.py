@@ -12,10 +12,12 @@ from roll_core.cluster.calls import Call, Waiter
 from roll_core.config.schema import RLVRConfig
 from roll_core.data.sampler import PromptSampler
 from roll_core.errors import RollError, WorkerDied
+from roll_core.inference import SamplingParams
 from roll_core.pipelines.interrupts import Interrupts
 from roll_core.pipelines.launch import Crew
 from roll_core.pipelines.recovery import Recovery
 from roll_core.pipelines.shaping import Shaper
+from roll_core.rollout.collector import Collector
 
 
 class Trainer:
@@ -36,7 +38,8 @@ def recovery(tmp_path: Path) -> Recovery:
     crew = Crew(actor_train=trainer, actor_infer=trainer)
     sampler = PromptSampler(["math_rule"] * 8, 2, seed=1)
     folder = CheckpointFolder(tmp_path)
-    return Recovery(config, folder, crew, Waiter(5), sampler, Shaper(config), Interrupts())
+    rollout = Collector(None, [], sampler, {}, 2, SamplingParams(4))  # type: ignore[arg-type]
+    return Recovery(config, folder, crew, Waiter(5), rollout, Shaper(config), Interrupts())
 
 
 def test_a_failure_between_steps_saves_the_finished_ones(recovery: Recovery, tmp_path: Path) -> None:

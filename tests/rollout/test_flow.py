@@ -143,7 +143,7 @@ class Scheduler:
     def decode(self, completions: Sequence[Completion]) -> list[str]:
         return ["text"] * len(completions)
 
-    def score(self, completions: Sequence[Completion], texts: Sequence[str], prompts: Any) -> list[Call]:
+    def score(self, completions: Sequence[Completion], texts: Sequence[str], prompts: Any, store: None) -> list[Call]:
         names = [completion.request_id for completion in completions]
         call = self.rewards.submit_to(0, "compute_rewards", names)
         self.rewards.sent[call] = names
