@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from roll_core.data.answers import (
     TEXT_COLUMN,
@@ -20,6 +21,11 @@ from roll_core.data.vision import Vision
 from roll_core.inference import Completion, GenerationRequest
 from roll_core.rollout.routing import AnswerStore
 from roll_core.transport import DataLost, Transport
+
+
+LEFT_S = 10.0
+"""Where some answers are lost, the others are read one by one, for so long: of a transport that has ended each question
+can take a second, and a run that fails is to end."""
 
 
 class AnswerShelf:
@@ -100,13 +106,12 @@ class AnswerShelf:
         """Answers by the keys of their rows, for a checkpoint; without those that a process took with it.
 
         Raises:
-            RollError: the transport does not answer, though it is there.
+            RowsGone, TransportTimeout: as `Transport.get`.
         """
-        keys = [one.keys[0] for one in rows]
         try:
-            return dict(zip(keys, read_tokens(self.transport, rows)))
+            return {row.keys[0]: found for row, found in zip(rows, read_tokens(self.transport, rows))}
         except DataLost:
-            return {key: found for key, row in zip(keys, rows) for found in self._left(row)}
+            return self._left(rows)
 
     def texts(self, rows: RowRemoteBatch) -> list[str]:
         """The texts of answers, in order."""
@@ -115,11 +120,14 @@ class AnswerShelf:
     def _under(self, name: str) -> AnswerStore:
         return AnswerStore(RowStore(self._client, name), self.folder, self.has_images)
 
-    def _left(self, row: RowRemoteBatch) -> list[AnswerTokens]:
-        try:
-            return read_tokens(self.transport, [row])
-        except DataLost:
-            return []
+    def _left(self, rows: Sequence[RowRemoteBatch]) -> dict[str, AnswerTokens]:
+        found: dict[str, AnswerTokens] = {}
+        until = time.monotonic() + LEFT_S
+        for row in rows:
+            if time.monotonic() < until:
+                with suppress(DataLost):
+                    [found[row.keys[0]]] = read_tokens(self.transport, [row])
+        return found
 
     def _clear(self, rows: RowRemoteBatch) -> None:
         for block in rows.blocks:

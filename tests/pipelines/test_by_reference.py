@@ -8,14 +8,16 @@ import pytest
 import torch
 
 from roll_core.cluster.worker import InferWorker
-from roll_core.data.answers import RowStore, rows_of
+from roll_core.data.answers import RowStore, rest_of, rows_of
 from roll_core.data.remote_batch import BatchReader
 from roll_core.data.vision import PromptImages, feature_columns
 from roll_core.inference import GenerationRequest, SamplingParams
 from roll_core.pipelines.step_report import StepSummary
+from roll_core.pipelines.validation import Validation
 from roll_core.pipelines.weighting import sent
-from roll_core.transport import TransportStats
+from roll_core.transport import RowHandle, TransportStats
 from tests.pipelines.bare_steps import KL, PROMPTS, SAMPLES, VALUES, Counting, Engine, Everywhere, Step, Tokenizer, bare
+from tests.rollout.samples import prompt
 
 
 @pytest.mark.parametrize(
@@ -70,6 +72,30 @@ def test_rows_of_dropped_prompts_are_freed_before_the_step_trains() -> None:
     assert transport.stats() == TransportStats(0, 0)
 
 
+@pytest.mark.parametrize("needs_texts", [True, False])
+def test_of_a_validation_texts_alone_are_read_and_nothing_is_left(needs_texts: bool) -> None:
+    class Watched(Everywhere):
+        read: set[str] = set()
+
+        def get(self, handle: RowHandle, fields: Sequence[str] | None = None, *, copy: bool = True) -> Any:
+            self.read.update(handle.fields if fields is None else fields)
+            return super().get(handle, fields, copy=copy)
+
+    found = []
+    held_out: Any = [prompt("a"), prompt("b")]
+    for transport in (None, Watched()):
+        step = Step(KL, transport, 12)
+        validation = Validation(
+            step.scheduler, held_out, 2, SamplingParams(12), step.shelf, needs_texts=transport is None or needs_texts
+        )
+        found.append(validation(0))
+    (expected, plain), (metrics, samples) = found
+    assert metrics == expected and metrics["val/response_length/mean"] > 0
+    assert [one.text for one in samples] == ([one.text for one in plain] if needs_texts else [""] * 4)
+    assert transport is not None
+    assert transport.read == {"response_text"} and transport.stats() == TransportStats(0, 0)
+
+
 class Pixels:
     """Reads of an image file as many patches as it has bytes."""
 
@@ -89,3 +115,18 @@ def test_engines_put_what_trainers_read_of_images() -> None:
     read = BatchReader(transport).materialize(rows)
     for name, expected in feature_columns(vision, [vision.features((b"abc", b"de")), None]).items():  # type: ignore[arg-type]
         assert all(np.array_equal(one, other) for one, other in zip(read[name], expected, strict=True))
+
+
+def test_of_interrupted_answers_no_images_are_put() -> None:
+    transport, vision = Everywhere(), Pixels()
+    strategy = Engine(interrupted=1.0)
+    strategy.most_tokens = 2
+    engine = bare(InferWorker, strategy=strategy, _transport=transport, _tokenizer=Tokenizer(), _vision=vision)
+    request = GenerationRequest("a", (1, 2), SamplingParams(4), 7, images=PromptImages((b"abc",), (1,), 2))
+    num_patches = []
+    answer = None
+    while answer is None or answer.finish_reason == "abort":
+        [[answer]] = engine.generate_rows([rest_of(answer, request)], 100.0, RowStore(b"", ""), "nowhere", True)
+        num_patches.append(len(BatchReader(transport).materialize(answer.row)["image.pixel_values"][0]))
+    assert num_patches == [0] * (len(num_patches) - 1) + [3] and len(num_patches) > 1
+    assert answer.finish_reason == "length" and answer.num_tokens == 4

@@ -2,12 +2,13 @@
 
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from roll_core.checkpoint import CheckpointFolder
+from roll_core.checkpoint import CheckpointFolder, load_pipeline_state
 from roll_core.cluster.calls import Call, Waiter
 from roll_core.config.schema import RLVRConfig
 from roll_core.data.sampler import PromptSampler
@@ -88,6 +89,27 @@ def test_engines_end_before_the_trainers_are_asked_to_save(recovery: Recovery, t
         raise WorkerDied("actor_infer rank 0 died")
     assert saved_when_killed == [False]
     assert (tmp_path / "checkpoint-1").exists()
+
+
+def test_what_engines_hold_of_rollouts_is_read_before_they_end(recovery: Recovery, tmp_path: Path) -> None:
+    class Engines(Trainer):
+        is_alive = True
+
+        def kill(self) -> None:
+            self.is_alive = False
+
+    class Rollouts(Collector):
+        def as_json(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+            return state if "answers" in state else {**state, "answers": engines.is_alive}
+
+    engines: Any = Engines()
+    recovery.crew.actor_infer = engines
+    vars(recovery)["rollout"] = Rollouts(None, [], recovery.rollout.sampler, {}, 2, SamplingParams(4))  # type: ignore
+    recovery.trained(1)
+    with pytest.raises(WorkerDied), recovery.rescue():
+        raise WorkerDied("actor_infer rank 0 died")
+    assert not engines.is_alive
+    assert load_pipeline_state(tmp_path / "checkpoint-1").sampler["answers"] is True
 
 
 def test_an_earlier_runs_higher_checkpoint_is_not_what_the_advice_leads_to(recovery: Recovery, tmp_path: Path) -> None:

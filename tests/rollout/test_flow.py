@@ -9,16 +9,19 @@ from typing import Any
 import pytest
 
 from roll_core.cluster.calls import Call
+from roll_core.data.answers import Continuing, RowStore, put_completions, rows_of
 from roll_core.data.sampler import PromptSampler
 from roll_core.errors import CheckpointError, RollError, WorkerDied
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.rewards import Score
+from roll_core.rollout.answer_shelf import AnswerShelf
 from roll_core.rollout.async_collector import AsyncCollector
 from roll_core.rollout.collector import Collector
 from roll_core.rollout.engine_flow import check_account
 from roll_core.rollout.flow import RolloutFlow
-from roll_core.rollout.routing import EngineRouter
+from roll_core.rollout.routing import EngineRouter, generates
 from roll_core.rollout.sample import Sample
+from tests.pipelines.bare_steps import Everywhere
 from tests.rollout.groups import Group
 from tests.rollout.samples import prompt
 
@@ -45,6 +48,24 @@ class Stream:
         self.finished.append(Completion(name, (7,) * count, (-0.5,) * count, reason, self.version))
 
 
+class RemoteStream(Stream):
+    """Puts what it finishes, and goes on with what it reads."""
+
+    def __init__(self, requests: Sequence[GenerationRequest], length_of: Any, store: RowStore) -> None:
+        self.store, self.transport = store, store.open()
+        self.going = Continuing(requests, self.transport)
+        super().__init__(self.going.requests(), length_of)
+
+    def finish(self, name: str, reason: Any) -> None:
+        super().finish(name, reason)
+        whole, request = self.going.whole(self.finished.pop()), self.going.asked[name]
+        self.finished += put_completions(self.store, self.transport, [whole], [request], ["text"])
+
+
+def length_of(request: GenerationRequest) -> int:
+    return request.prompt_ids[0] - (len(request.prompt_ids) - 1)
+
+
 class Engines(Group):
     """How long an answer becomes depends on its prompt alone: its first token is the number of tokens."""
 
@@ -55,10 +76,17 @@ class Engines(Group):
         self.running: set[str] = set()
 
     def generate(self, rank: int, requests: Sequence[GenerationRequest], interval: float) -> Stream:
+        return self.begin(rank, requests, Stream(requests, length_of))
+
+    def generate_rows(
+        self, rank: int, requests: Sequence[GenerationRequest], interval: float, store: RowStore, *_of_images: Any
+    ) -> Stream:
+        return self.begin(rank, requests, RemoteStream(requests, length_of, store))
+
+    def begin(self, rank: int, requests: Sequence[GenerationRequest], stream: Stream) -> Stream:
         prefix = {request.request_id.rpartition("/")[0] for request in requests}
         self.overlaps |= prefix & self.running
         self.running |= prefix
-        stream = Stream(requests, lambda request: request.prompt_ids[0] - (len(request.prompt_ids) - 1))
         if rank not in self.dead:
             self.streams[rank].append(stream)
         return stream
@@ -79,12 +107,12 @@ class Waiter:
         self.engines = engines
 
     def poll(self, calls: Sequence[Call], seconds: float) -> list[Call]:
-        streams = [call.ref for call in calls if call.method == "generate"]
+        streams = [call.ref for call in calls if generates(call)]
         dead = self.engines.dead
         ready = [
             call
             for call in calls
-            if call.method != "generate" or call.ref.finished or not call.ref.tokens or call.worker.context.rank in dead
+            if not generates(call) or call.ref.finished or not call.ref.tokens or call.worker.context.rank in dead
         ]
         if any(call.method == "abort" and call.worker.context.rank in dead for call in ready):
             raise WorkerDied("actor_infer died")
@@ -141,7 +169,7 @@ class Scheduler:
         return EngineRouter(engines, waiter, self.told.append, order, self.most_running)
 
     def decode(self, completions: Sequence[Completion]) -> list[str]:
-        return ["text"] * len(completions)
+        return ["text" if one.token_ids else "" for one in completions]
 
     def score(self, completions: Sequence[Completion], texts: Sequence[str], prompts: Any, store: None) -> list[Call]:
         names = [completion.request_id for completion in completions]
@@ -156,10 +184,31 @@ def flow_of(
     keeps: Callable[[Sequence[Sample]], bool] = lambda _: True,
     engines: int = 2,
     most_running: int | None = None,
+    shelf: AnswerShelf | None = None,
 ) -> RolloutFlow:
     dataset = [replace(prompt(f"p{number}"), token_ids=(length,)) for number, length in enumerate(lengths)]
     sampler = PromptSampler([each.domain for each in dataset], batch_size, seed=1)
-    return RolloutFlow(Scheduler(engines, most_running), dataset, sampler, keeps, 2, SamplingParams(MOST_TOKENS))  # type: ignore[arg-type]
+    scheduler: Any = Scheduler(engines, most_running)
+    return RolloutFlow(scheduler, dataset, sampler, keeps, 2, SamplingParams(MOST_TOKENS), shelf)  # type: ignore[arg-type]
+
+
+class OfStep:
+    """What ends with the step."""
+
+    def __init__(self) -> None:
+        self.transport = Everywhere()
+        self.shelf = AnswerShelf(self.transport, lambda end: self.ends.append(end), "nowhere")
+        self.ends: list[Callable[[], None]] = []
+
+    def num_left(self, flow: RolloutFlow) -> int:
+        """Rows that are in the transport when the step has ended, beside those of what is open."""
+        for end in self.ends:
+            end()
+        self.ends.clear()
+        with flow.paused(), flow.changed:
+            flow.state_dict()
+            there = [one.so_far for each in flow.open_rollouts() for one in each.answers if one.so_far is not None]
+            return self.transport.stats().rows - len(there)
 
 
 @pytest.fixture
@@ -273,6 +322,32 @@ def test_a_state_with_prompts_on_their_way_is_refused_by_a_run_that_has_none(ope
         one.load_state_dict(opened[0].state_dict())
 
 
+def test_answers_in_a_transport_are_freed_whatever_becomes_of_them(opened: list[AsyncCollector]) -> None:
+    def keeps(group: Sequence[Sample]) -> bool:
+        return int(group[0].prompt.row.id[1:]) % 4 > 0
+
+    of_step = OfStep()
+    flow = flow_of(LONG_TAIL, 4, keeps=keeps, shelf=of_step.shelf)
+    opened.append(AsyncCollector(flow, 4, 1.0, extra=8))
+    engines: Any = flow.scheduler.engines
+    for step, samples, _ in steps(opened[0], 1, 40):
+        assert all(sample.completion.num_tokens == sample.prompt.token_ids[0] for sample in samples)
+        assert not any(sample.completion.token_ids or sample.text for sample in samples)
+        read = of_step.shelf.read([rows_of([sample.completion]) for sample in samples])
+        lengths = [len(found.token_ids) for found in read.values()]
+        assert lengths == [sample.completion.num_tokens for sample in samples]
+        if step == 10:
+            engines.die(1)
+        # What a dead engine put and never told is freed when its version is past.
+        assert of_step.num_left(flow) == 0 or step in range(10, 14)
+        if step == 25:
+            engines.revive()
+    with flow.changed:
+        check_account(flow)
+        assert flow.account.ended["stale"] > 0 and flow.account.ended["filtered"] > 0 and flow.resumed > 0
+    assert {method for _, method, _ in engines.asked} == {"generate_rows", "abort"}
+
+
 def test_one_of_two_engines_may_die_and_no_prompt_is_lost(opened: list[AsyncCollector]) -> None:
     flow = flow_of(LONG_TAIL, 4)
     opened.append(AsyncCollector(flow, 4, 1.0))
@@ -289,7 +364,7 @@ def test_one_of_two_engines_may_die_and_no_prompt_is_lost(opened: list[AsyncColl
         check_account(flow)
     assert len(told) >= 1 and "actor_infer rank 1 died" in told[0]
     assert engines.restarts == 1
-    asked = [rank for rank, method, _ in engines.asked if method == "generate"]
+    asked = [rank for rank, method, _ in engines.asked if method.startswith("generate")]
     assert asked[-20:].count(1) > 0, "the engine that was started again is not used"
 
 
