@@ -22,7 +22,6 @@ from roll_core.inference import Completion, GenerationRequest
 from roll_core.rollout.routing import AnswerStore
 from roll_core.transport import DataLost, Transport
 
-
 LEFT_S = 10.0
 """Where some answers are lost, the others are read one by one, for so long: of a transport that has ended each question
 can take a second, and a run that fails is to end."""

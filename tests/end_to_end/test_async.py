@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.runs import Run
+from tests.end_to_end.test_transports import QUEUE, RAY, held
 
 MakeRun = Callable[..., Run]
 KILL_AT = Path(__file__).parent / "kill_at.py"
 KILL_ENGINE = Path(__file__).parent / "kill_engine.py"
+COPIED = "transfer_backend={backend_name: ray, backend_config: {ownership: copied}}"
 ASYNC = (
     "async_generation_ratio=1",
     "actor_infer.device_mapping=[1]",
@@ -64,10 +66,11 @@ def check(run: Run, last: int, bound: int = 1) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("transport", [(), (RAY,)], ids=["in calls", "ray"])
 def test_a_run_that_was_killed_in_mid_step_trains_on_no_prompt_twice_and_loses_none(
-    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, transport: tuple[str, ...]
 ) -> None:
-    run = make_run("async_killed", *ASYNC)
+    run = make_run("async_killed", *ASYNC, *transport)
     monkeypatch.setenv("KILL_AT", "train 5")
     code, output = run.finish(script=KILL_AT)
     assert code == -signal.SIGKILL, output
@@ -89,16 +92,28 @@ def test_a_run_that_was_killed_in_mid_step_trains_on_no_prompt_twice_and_loses_n
 
 
 @pytest.mark.slow
-def test_a_long_run_is_never_staler_than_its_bound_and_accounts_for_every_prompt(make_run: MakeRun) -> None:
-    run = make_run("async", *ASYNC, "max_steps=100", "save_steps=100", "eval_steps=0", "async_generation_ratio=2")
+@pytest.mark.parametrize("transport", [(), (RAY,), (QUEUE,)], ids=["in calls", "ray", "TransferQueue"])
+def test_a_long_run_is_never_staler_than_its_bound_and_accounts_for_every_prompt(
+    make_run: MakeRun, transport: tuple[str, ...]
+) -> None:
+    long = ("max_steps=100", "save_steps=100", "eval_steps=0", "async_generation_ratio=2")
+    run = make_run("async", *ASYNC, *long, *transport)
     code, output = run.finish()
     assert code == 0, output
     check(run, 100, bound=2)
+    if transport:
+        # A row for each answer to what is open, for what the newest state still refers to, and for what is on its way.
+        most_open = 4 + max(one["scheduler/query_open_count"] for one in run.metrics().values())
+        assert max(rows for rows, _bytes in held(run)) <= 3 * 4 * most_open
 
 
 @pytest.mark.slow
-def test_two_engines_and_a_dead_one_lose_no_prompt(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = make_run("async_death", *ASYNC, "actor_infer.device_mapping=[1,2]", "max_steps=30", "save_steps=30")
+@pytest.mark.parametrize("transport", [(), (COPIED,)], ids=["in calls", "copied"])
+def test_two_engines_and_a_dead_one_lose_no_prompt(
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, transport: tuple[str, ...]
+) -> None:
+    two = ("actor_infer.device_mapping=[1,2]", "max_steps=30", "save_steps=30")
+    run = make_run("async_death", *ASYNC, *two, *transport)
     monkeypatch.setenv("KILL_ENGINE", "1 async/30/")
     code, output = run.finish("eval_steps=0", script=KILL_ENGINE)
     assert code == 0, output

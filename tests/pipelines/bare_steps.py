@@ -142,7 +142,13 @@ class Waiting(Waiter):
 
 
 class PatientCollector(AsyncCollector):
-    """Waits for all that is open, so that what a step takes depends on order alone, never on time."""
+    """Waits for all that is open, before and after, so that what a step takes never depends on time."""
+
+    def __call__(self, step: int) -> tuple[list[Any], dict[str, float]]:
+        collected = super().__call__(step)
+        with self.flow.changed:
+            self.flow.wait_for(lambda: self._is_ready(0, 0))
+        return collected
 
     def _is_ready(self, oldest: int, dropped_before: int) -> bool:
         still_open = self.flow.open_rollouts()
