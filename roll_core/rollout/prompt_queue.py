@@ -54,7 +54,7 @@ class Answer:
     def state(self) -> dict[str, Any]:
         """What a checkpoint holds of it: JSON data, with a reference to tokens that are in a transport."""
         so_far = self.so_far
-        state = {ROW: so_far.row} if isinstance(so_far, RemoteCompletion) else _tokens(so_far)
+        state: dict[str, Any] = {ROW: so_far.row} if isinstance(so_far, RemoteCompletion) else _tokens(so_far)
         state["attempts"] = self.attempts
         if self.completion is not None:
             state |= {

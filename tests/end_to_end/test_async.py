@@ -119,3 +119,19 @@ def test_two_engines_and_a_dead_one_lose_no_prompt(
     assert code == 0, output
     assert "actor_infer rank 1 died" in output
     check(run, 30)
+
+
+@pytest.mark.slow
+def test_answers_that_end_with_an_engine_are_sampled_anew_when_the_run_goes_on(
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = ("actor_infer.device_mapping=[1,2]", "max_steps=12", "save_steps=12", "eval_steps=0")
+    run = make_run("async_lost", *ASYNC, *two, RAY)
+    monkeypatch.setenv("KILL_ENGINE", "1 async/24/")
+    code, output = run.finish(script=KILL_ENGINE)
+    assert code == 1, output
+    assert "rows are lost with the process that put them" in output
+    assert "answers that were on their way are lost with the process that put them" in output
+    code, output = run.finish("resume_from_checkpoint=true")
+    assert code == 0, output
+    check(run, 12)
