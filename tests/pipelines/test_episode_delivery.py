@@ -13,8 +13,8 @@ from roll_core.pipelines.delivery import Delivery
 from roll_core.pipelines.update import PolicyUpdate
 from roll_core.rollout.env_batch import to_batch
 from roll_core.transport import TransportStats
+from tests.pipelines.bare_steps import Everywhere, Model, bare, group
 from tests.pipelines.test_agentic_shaping import DIALOGUE, episode, shaped
-from tests.pipelines.test_by_reference import Everywhere, Model, bare, group
 from tests.rollout.groups import Waiter
 
 KEYS = {
