@@ -39,7 +39,8 @@ def trained_prompts(run: Run) -> dict[int, Counter[str]]:
     found = {}
     for name, text in run.rollouts().items():
         if name.startswith("step-"):
-            rows = [json.loads(line) for line in text.splitlines()]
+            # Answers may hold characters at which splitlines would split too.
+            rows = [json.loads(line) for line in text.strip("\n").split("\n")]
             found[int(name[5:11])] = Counter(row["id"] for row in rows)
     return found
 
