@@ -128,7 +128,7 @@ def test_answers_that_end_with_an_engine_are_sampled_anew_when_the_run_goes_on(
 ) -> None:
     two = ("actor_infer.device_mapping=[1,2]", "max_steps=12", "save_steps=12", "eval_steps=0")
     run = make_run("async_lost", *ASYNC, *two, RAY)
-    monkeypatch.setenv("KILL_ENGINE", "1 async/24/")
+    monkeypatch.setenv("KILL_ENGINE", "1 step/4")
     code, output = run.finish(script=KILL_ENGINE)
     assert code == 1, output
     assert "rows are lost with the process that put them" in output
