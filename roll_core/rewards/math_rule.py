@@ -149,7 +149,8 @@ def _is_prose(cleaned: str, node: Node) -> bool:
     if "\\text" in cleaned or isinstance(node, Items | Matrix):
         return False
     if isinstance(node, Word):
-        return " " in cleaned and node.text != "undefined"
+        # Words with a digit in front are times: 4:30 p.m.
+        return " " in cleaned and node.text != "undefined" and not node.text[:1].isdigit()
     if isinstance(node, Scalar):
         cleaned = units.split_unit(cleaned)[0]
     cleaned = re.sub(r"\\(?:begin|end) ?\{[^{}]*\}", "", cleaned)

@@ -10,6 +10,10 @@ Choices where mathematics alone does not decide:
 - A unit, a currency sign or `x =` on one side only is ignored. Units on both sides must agree.
 - A list without brackets equals a set with the same elements, and a tuple with the same elements in the same order.
   A set and a tuple differ. `[1,2]` and `(1,2)` differ.
+- `y = 2x` and `f(x) = 2x` are equal. The natural numbers begin at 1.
+- A column vector equals the tuple of its entries.
+- Ratios are equal if their parts are proportional in the same order, and `2:3` equals 2/3. Two times of day differ
+  unless they are the same, and so do two ranges "2 to 3".
 - An inequality in one variable equals the interval of its solutions.
 - A decimal equals a number that no finite decimal is equal to (1/3, pi) if it agrees with it to all its digits and has
   at least six. Two decimals must be exactly equal.
@@ -31,6 +35,7 @@ from roll_core.rewards.mathematics.structure import (
     Items,
     Matrix,
     Node,
+    Ratio,
     Relation,
     Residue,
     Scalar,
@@ -45,6 +50,7 @@ MAX_CHARACTERS = 2000
 _MAX_ITEMS = 60
 _CHOICE = re.compile(r"\(?([A-Ja-j])\)?")
 _CHOICE_WITH_TEXT = re.compile(r"\(?([A-Ja-j])(?:\)|[.:](?=[ \\])) ?(.+)", re.DOTALL)
+_FUNCTION_OF_X = re.compile(r"y|[fgh]\(x\)")
 _BASE_NUMERAL = re.compile(r"(?P<digits>[0-9A-Za-z]+)_\{(?P<base>\d{1,2})\}")
 
 
@@ -130,6 +136,9 @@ def _verdict(reference: str, answer: str, algebra: Algebra) -> bool:
     chosen = _CHOICE_WITH_TEXT.fullmatch(_without_text(answer))
     if chosen and choice:
         return chosen.group(1).lower() == choice.group(1).lower()
+    wanted = _CHOICE_WITH_TEXT.fullmatch(_without_text(reference))
+    if wanted and wanted.group(1).isupper() and _CHOICE.fullmatch(answer):
+        return answer.strip("()").upper() == wanted.group(1)
     if chosen and answer.startswith("("):
         answer = chosen.group(2)
     unsure: Exception | None = None
@@ -155,6 +164,8 @@ def _is_plain(node: Node) -> bool:
         value = units.split_unit(node.text)[0].removesuffix("%").strip()
         is_symbol = re.fullmatch(r"[A-Za-z]|-?\\infty", value) is not None
         return is_symbol or exact.exact_value(value) is not None or _BASE_NUMERAL.fullmatch(value) is not None
+    if isinstance(node, Ratio):
+        return all(_is_plain(Scalar(part)) for part in node.parts)
     return isinstance(node, Word | Residue) or (isinstance(node, Items) and all(_is_plain(item) for item in node.items))
 
 
@@ -167,6 +178,7 @@ def _folded(text: str) -> str:
 def _same(reference: Node, answer: Node, algebra: Algebra) -> bool:
     if reference == answer:
         return True
+    reference, answer = _as_tuple_beside(answer, reference), _as_tuple_beside(reference, answer)
     if isinstance(reference, Relation) and isinstance(answer, Relation):
         return _same_relation(reference, answer, algebra)
     if isinstance(reference, Relation) and reference.is_equation:
@@ -185,6 +197,8 @@ def _same(reference: Node, answer: Node, algebra: Algebra) -> bool:
         return _same_matrix(reference, answer, algebra)
     if isinstance(reference, Residue) or isinstance(answer, Residue):
         return _same_residue(reference, answer)
+    if isinstance(reference, Ratio) or isinstance(answer, Ratio):
+        return _same_ratio(reference, answer, algebra)
     if isinstance(reference, Scalar) and isinstance(answer, Scalar):
         return _same_scalar(reference.text, answer.text, algebra)
     return False
@@ -200,7 +214,7 @@ def _is_region(node: Node) -> bool:
 def _may_be_region(node: Node) -> bool:
     if isinstance(node, Items):
         return not node.is_bracketed or len(node.items) == 2
-    return not isinstance(node, Word | Matrix | Residue)
+    return not isinstance(node, Word | Matrix | Residue | Ratio)
 
 
 def _same_items(reference: Items, answer: Items, algebra: Algebra) -> bool:
@@ -256,6 +270,14 @@ def _distinct(items: list[Node], algebra: Algebra) -> list[Node]:
     return kept
 
 
+def _as_tuple_beside(other: Node, node: Node) -> Node:
+    """A column vector beside a tuple, as the tuple of its entries; any other node as it is."""
+    if not isinstance(node, Matrix) or not isinstance(other, Items) or other.left != "(" or len(node.rows) < 2:
+        return node
+    is_column = all(len(row) == 1 for row in node.rows)
+    return Items(tuple(row[0] for row in node.rows), "(", ")") if is_column else node
+
+
 def _same_single(reference: Node, answer: Node, algebra: Algebra) -> bool:
     """A set or list of one element equals the element."""
     for items in (reference, answer):
@@ -278,11 +300,50 @@ def _same_residue(reference: Node, answer: Node) -> bool:
     return isinstance(residue, Residue) and isinstance(other, Scalar) and exact.exact_value(other.text) == residue.value
 
 
+def _same_ratio(reference: Node, answer: Node, algebra: Algebra) -> bool:
+    """Whether parts are proportional, in their order. A ratio of two is also their quotient."""
+    if isinstance(reference, Scalar) and isinstance(answer, Ratio) and len(answer.parts) == 2:
+        return _same_scalar(reference.text, _quotient(answer), algebra)
+    if isinstance(reference, Ratio) and isinstance(answer, Scalar) and len(reference.parts) == 2:
+        return _same_scalar(_quotient(reference), answer.text, algebra)
+    if not isinstance(reference, Ratio) or not isinstance(answer, Ratio) or len(reference.parts) != len(answer.parts):
+        return False
+    if (reference.may_be_time and answer.may_be_time) or (reference.is_spelled and answer.is_spelled):
+        return all(_same_scalar(expected, given, algebra) for expected, given in zip(reference.parts, answer.parts))
+    expected, given = _ratio_parts(reference), _ratio_parts(answer)
+    zero = Quantity("0")
+    pivot = next((place for place, part in enumerate(expected) if not _same_quantity(zero, part, algebra)), None)
+    if pivot is None or _same_quantity(zero, given[pivot], algebra):
+        return False
+    return all(
+        _same_quantity(_product(part, given[pivot]), _product(other, expected[pivot]), algebra)
+        for part, other in zip(expected, given)
+    )
+
+
+def _quotient(ratio: Ratio) -> str:
+    first, second = _ratio_parts(ratio)
+    factor = first.factor / second.factor
+    return rf"\frac{{({first.text})\cdot {factor.numerator}}}{{({second.text})\cdot {factor.denominator}}}"
+
+
+def _ratio_parts(ratio: Ratio) -> list[Quantity]:
+    """The parts without their units, which count where all have one and of one kind."""
+    split = [units.split_unit(part) for part in ratio.parts]
+    has_common_unit = all(unit.dimensions == split[0][1].dimensions for _, unit in split)
+    return [Quantity(value, unit.size if has_common_unit else unit.scale) for value, unit in split]
+
+
+def _product(left: Quantity, right: Quantity) -> Quantity:
+    return Quantity(rf"({left.text})\cdot ({right.text})", left.factor * right.factor)
+
+
 def _same_relation(reference: Relation, answer: Relation, algebra: Algebra) -> bool:
     if not (reference.is_equation and answer.is_equation):
         return not (reference.is_equation or answer.is_equation) and algebra.same_set(reference, answer)
     names = [_folded(relation.sides[0]) for relation in (reference, answer)]
-    if names[0] == names[1] and _names_a_quantity(reference.sides[0]):
+    is_same_name = names[0] == names[1] or all(_FUNCTION_OF_X.fullmatch(name) for name in names)
+    if is_same_name and _names_a_quantity(reference.sides[0]):
         return _same(read(reference.sides[-1]), read(answer.sides[-1]), algebra)
     return algebra.same_equation(reference, answer)
 
@@ -314,10 +375,29 @@ def _same_scalar(reference: str, answer: str, algebra: Algebra) -> bool:
     expected, given = _BASE_NUMERAL.fullmatch(reference), _BASE_NUMERAL.fullmatch(answer)
     if expected or given:
         return _same_numeral(expected, given, reference, answer)
-    return any(
-        _same_quantity(left, right, algebra)
-        for left, right in _quantities(*units.split_unit(reference), *units.split_unit(answer))
-    )
+    if not ("^\\circ" in reference and "^\\circ" in answer):
+        reference, answer = _without_degrees_beside(answer, reference), _without_degrees_beside(reference, answer)
+    return any(_same_quantity(left, right, algebra) for left, right in _quantities(*_with_units(reference, answer)))
+
+
+def _without_degrees_beside(other: str, text: str) -> str:
+    """A sum of angles without degree signs, where the other side has neither a unit nor radians."""
+    if "\\pi" in other or "\\pi" in text or units.split_unit(other)[1].dimensions:
+        return text
+    bare = units.without_degrees(text)
+    return text if bare is None else bare
+
+
+def _with_units(reference: str, answer: str) -> tuple[str, units.Unit, str, units.Unit]:
+    """The values and units of both sides. Bare letters behind any value are a unit if the other side has that unit."""
+    expected, given = units.split_unit(reference), units.split_unit(answer)
+    if given[1].dimensions and not expected[1].dimensions:
+        bare = units.bare_unit(reference)
+        expected = bare if bare[1].dimensions == given[1].dimensions else expected
+    elif expected[1].dimensions and not given[1].dimensions:
+        bare = units.bare_unit(answer)
+        given = bare if bare[1].dimensions == expected[1].dimensions else given
+    return *expected, *given
 
 
 def _same_numeral(expected: re.Match[str] | None, given: re.Match[str] | None, reference: str, answer: str) -> bool:
@@ -353,6 +433,8 @@ def _quantities(
     if answer_unit == units.DEGREE and "\\pi" in reference:
         return [(Quantity(reference), Quantity(rf"({answer})\cdot \pi", Fraction(1, 180)))]
     is_percent = [text.endswith("%") for text in (reference, answer)]
+    if is_percent[0] != is_percent[1] and (answer_unit if is_percent[0] else reference_unit).dimensions:
+        return []
     reference, answer = reference.removesuffix("%").strip(), answer.removesuffix("%").strip()
     scales = [reference_unit.scale, answer_unit.scale]
     if is_percent[0] == is_percent[1]:

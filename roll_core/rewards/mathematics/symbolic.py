@@ -28,6 +28,7 @@ from roll_core.rewards.mathematics.structure import (
     Items,
     Matrix,
     Node,
+    Ratio,
     Relation,
     Residue,
     Scalar,
@@ -46,6 +47,16 @@ _POINTS = ("37/100", "19/10", "-7/10", "-23/10", "51/10", "11/100", "-31/10", "8
 _INTEGER_POINTS = ("1", "2", "3", "4", "5", "6")
 _MIN_POINTS = 3
 _STRICT = {"<": sympy.StrictLessThan, "<=": sympy.LessThan, ">": sympy.StrictGreaterThan, ">=": sympy.GreaterThan}
+# cos + i sin of an angle.
+_CIS = re.compile(
+    r"(?:\\text ?\{ ?cis ?\}|\\?(?<![A-Za-z])cis(?![a-z])) ?"
+    r"(?P<angle>\([^()]*\)|(?:\d+(?:\.\d+)?|\\frac\{[^{}]*\}\{[^{}]*\}|\\pi|\\theta|\^\\circ|/| )+)"
+)
+_DOMAINS = {
+    r"\mathbb{Z}": sympy.S.Integers,
+    **dict.fromkeys([r"\mathbb{Z}^{+}", r"\mathbb{Z}_{+}", r"\mathbb{N}", r"\mathbb{N}^{+}"], sympy.S.Naturals),
+    r"\mathbb{Q}": sympy.S.Rationals,
+}
 
 
 class _Unreadable(Exception):
@@ -128,6 +139,7 @@ def _prepared(text: str) -> str:
     if "!!" in text:
         raise _Unreadable("a double factorial")
     text = merge_all_thousands(text)
+    text = _CIS.sub(lambda cis: rf"(\cos({cis['angle']})+i\cdot \sin({cis['angle']}))", text)
     text = re.sub(r"(\d+(?:\.\d+)?|\)|\}|[a-zA-Z]) ?\^\\circ", r"\1\\cdot \\frac{\\pi}{180}", text)
     text = re.sub(r"(\d+(?:\.\d+)?)\\cdot \\frac\{\\pi\}\{180\}", r"(\1\\cdot \\frac{\\pi}{180})", text)
     text = text.replace("%", r"\cdot \frac{1}{100}")
@@ -299,6 +311,8 @@ def _as_set(node: Node) -> Any:
         sets = [_as_set(item) for item in node.items]
         is_condition = any(isinstance(item, Relation) for item in node.items) and node.connective == "\\land"
         return sympy.Intersection(*sets) if is_condition else sympy.Union(*sets)
+    if isinstance(node, Scalar) and node.text in _DOMAINS:
+        return _DOMAINS[node.text]
     if isinstance(node, Scalar):
         return sympy.FiniteSet(_endpoint(node))
     raise _Unreadable("neither a set nor a condition")
@@ -349,13 +363,29 @@ def _same_sets(expected: Any, given: Any) -> bool:
     if is_empty is None:
         difference = sympy.Union(sympy.Complement(expected, given), sympy.Complement(given, expected))
         is_empty = difference.is_empty
+    for one, other in ((expected, given), (given, expected)):
+        if is_empty is None and _is_countable(one) and _holds_interval(other):
+            return False
     if is_empty is None:
         raise CannotCompare("sets whose difference cannot be computed")
     return bool(is_empty)
 
 
+def _is_countable(numbers: Any) -> bool:
+    """Whether a set is known to hold rational numbers only, as no interval does."""
+    parts = numbers.args if isinstance(numbers, sympy.Intersection) else (numbers,)
+    return any(part.is_subset(sympy.S.Rationals) is True for part in parts)
+
+
+def _holds_interval(numbers: Any) -> bool:
+    parts = numbers.args if isinstance(numbers, sympy.Union) else (numbers,)
+    return any(isinstance(part, sympy.Interval) for part in parts)
+
+
 def can_read(node: Node) -> str | None:
     """None if every expression in a node can be read, else the first that cannot."""
+    if isinstance(node, Scalar) and node.text in _DOMAINS:
+        return None
     if isinstance(node, Scalar):
         try:
             _read(_value_text(node.text).removesuffix("%").strip())
@@ -364,6 +394,8 @@ def can_read(node: Node) -> str | None:
         return None
     if isinstance(node, Relation):
         children: list[Node] = [read(side) for side in node.sides]
+    elif isinstance(node, Ratio):
+        children = [Scalar(part) for part in node.parts]
     elif isinstance(node, Items):
         children = list(node.items)
     elif isinstance(node, SetOperation):
