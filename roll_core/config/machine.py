@@ -22,7 +22,7 @@ from roll_core.data.images import why_no_images
 from roll_core.data.jsonl import find_file, read_files
 from roll_core.data.tags import tag_routes
 from roll_core.errors import ConfigError, DataError, Problem
-from roll_core.objects import ObjectError
+from roll_core.objects import ObjectError, is_file_spec
 from roll_core.rewards.base import RewardSample
 from roll_core.rewards.builtin import make_reward
 from roll_core.rewards.judge_prompts import row_problem
@@ -39,7 +39,7 @@ def files_problems(config: BaseConfig, *, quick: bool = False) -> Iterator[Probl
     """Model folders, data files, rewards and checkpoints that are not there or cannot be used."""
     yield from _models(config)
     if isinstance(config, RLVRConfig):
-        yield from _rewards(config)
+        yield from reward_problems(config)
         yield from _data(config, quick)
         yield from _images(config)
     yield from _checkpoint(config)
@@ -78,9 +78,15 @@ def _model(key: str, folder: str) -> Iterator[Problem]:
         yield Problem(key, rule, folder, "the folder that save_pretrained wrote")
 
 
-def _rewards(config: RLVRConfig) -> Iterator[Problem]:
+def reward_problems(config: RLVRConfig, *, is_here: bool = True) -> Iterator[Problem]:
+    """Rewards that are not found by their names. Files are looked at here only; a built-in name is the same anywhere.
+
+    Args:
+        is_here: the run is on this machine, so its files count.
+    """
     for name, reward in config.rewards.items():
-        if not is_published(reward):
+        # Published classes are told by the rules, in runs and in plans.
+        if not is_published(reward) and (is_here or not is_file_spec(reward.worker_cls or name)):
             yield from reward_name_problems(name, reward)
 
 
