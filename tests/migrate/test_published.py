@@ -132,7 +132,7 @@ def test_only_lines_about_the_platform_change() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "# nothing yet\n", "\ufeffmax_steps: 3\n", "actor_train: 5\nsystem_envs: [1]\nrewards: x\nmax_steps: 1\n"],
+    ["{}\n", "\ufeffmax_steps: 3\n", "actor_train: 5\nsystem_envs: [1]\nrewards: x\nmax_steps: 1\n"],
 )
 def test_a_file_without_anything_to_migrate_stays_as_it_is(text: str, registry: Registry, tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
