@@ -59,8 +59,9 @@ _ARITHMETIC = frozenset({"times", "plus", "minus", "over", "divided", "factorial
 _EMPTY = frozenset({"unit", "of", "the", "a", "approximately", "about", "total", "exactly"})
 
 _POWER = r"(?: ?\^ ?\{? ?-?\d ?\}?)?"
-_WORD = rf"(?:\\text\{{[^{{}}]*\}}|[A-Za-z]+){_POWER}"
-_UNIT = rf"{_WORD}(?: ?(?:/|\\cdot )? ?{_WORD})*"
+# Atomic and possessive: "5 aaa...?" could be cut into words in more ways than anyone can wait for.
+_WORD = rf"(?>(?:\\text\{{[^{{}}]*\}}|[A-Za-z]++){_POWER})"
+_UNIT = rf"(?>{_WORD}(?> ?(?:/|\\cdot )? ?{_WORD})*+)"
 # In 5x \text{ cm} and mg \text{ N} the letters belong to the value.
 _VALUE_END = r"[\d)}!.]|\\pi|(?<![A-Za-z\\])[A-Za-z]{1,3}(?= ?\\text)"
 _TRAILING = re.compile(rf"^(?P<value>.*(?:{_VALUE_END}))(?P<space> ?)(?P<unit>{_UNIT})$", re.DOTALL)
