@@ -68,4 +68,5 @@ def _decimal_fraction(match: re.Match[str]) -> str:
 
 
 def value_text(text: str) -> str:
+    """A cleaned text without its unit."""
     return split_unit(text)[0]

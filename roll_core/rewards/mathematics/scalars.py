@@ -12,12 +12,14 @@ BASE_NUMERAL = re.compile(r"(?P<digits>[0-9A-Za-z]+)_\{(?P<base>\d{1,2})\}")
 
 
 def folded(text: str) -> str:
+    """A cleaned text without what never matters: spaces, and upper case where there is no LaTeX command."""
     # Spaces between digits count: 2 1/2 is not 21/2. Case counts in LaTeX commands: \Delta is not \delta.
     text = re.sub(r"(?<!\d) | (?!\d)", "", text)
     return text if "\\" in text else text.lower()
 
 
 def same_scalar(reference: str, answer: str, algebra: Algebra) -> bool:
+    """Whether two cleaned texts, each of one value with its unit or percent sign, mean the same."""
     if folded(reference) == folded(answer):
         return True
     if re.fullmatch("[A-Za-z]", reference) and re.fullmatch("[A-Za-z]", answer):
@@ -98,6 +100,7 @@ def _quantities(
 
 
 def same_quantity(reference: Quantity, answer: Quantity, algebra: Algebra) -> bool:
+    """Whether two values without units are equal: exactly, or one as a long enough rounding of the other."""
     expected, given = exact.exact_value(reference.text), exact.exact_value(answer.text)
     if expected is None or given is None:
         if folded(reference.text) == folded(answer.text):

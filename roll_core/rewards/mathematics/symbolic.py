@@ -293,6 +293,10 @@ def _solved(inequality: Any, variable: Any) -> Any:
 def _same_sets(expected: Any, given: Any) -> bool:
     if expected == given:
         return True
+    if all(_is_countable(numbers) for numbers in (expected, given)):
+        contained = [left.is_subset(right) for left, right in ((expected, given), (given, expected))]
+        if None not in contained:
+            return all(contained)
     difference = sympy.SymmetricDifference(expected, given).doit()
     is_empty = difference.is_empty
     if is_empty is None:

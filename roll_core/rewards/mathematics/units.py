@@ -189,6 +189,8 @@ def bare_unit(text: str) -> tuple[str, Unit]:
 
 
 def _canonical(word: str) -> str:
+    if word == "A":
+        return "ampere"  # As opposed to the article.
     lowered = word if word == DOLLAR else word.lower()
     for candidate in (lowered, lowered.removesuffix("s")):
         if candidate in _ALIASES:
