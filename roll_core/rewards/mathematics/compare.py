@@ -258,7 +258,10 @@ def _same_relation(reference: Relation, answer: Relation, algebra: Algebra) -> b
     if not (reference.is_equation and answer.is_equation):
         return not (reference.is_equation or answer.is_equation) and algebra.same_set(reference, answer)
     names = [folded(relation.sides[0]) for relation in (reference, answer)]
-    is_same_name = names[0] == names[1] or all(_FUNCTION_OF_X.fullmatch(name) for name in names)
+    plain = [re.sub(r"_\{\w+\}$", "", name) for name in names]
+    # Of several roots, x_1 is one and x is each; x_1 and x_2 differ.
+    is_root = plain[0] == plain[1] and (plain[0] == names[0]) != (plain[1] == names[1])
+    is_same_name = names[0] == names[1] or is_root or all(_FUNCTION_OF_X.fullmatch(name) for name in names)
     if is_same_name and _names_a_quantity(reference.sides[0]):
         return _same(read(reference.sides[-1]), read(answer.sides[-1]), algebra)
     return algebra.same_equation(reference, answer)

@@ -121,6 +121,7 @@ _REPLACEMENTS = [
     (re.compile(r"\\(?:infin|infty)(?![A-Za-z])|\\text\{ ?infinity ?\}", re.IGNORECASE), r"\\infty "),
     (re.compile(r"\+ ?\\infty"), r"\\infty"),
     (re.compile(r"\\lg(?![A-Za-z])"), r"\\log_{10} "),
+    (re.compile(r"^ ?\\text\{[^{}]{0,40}\banswer(?: is)?:? ?([-+]?\d[^{}]*)\}", re.IGNORECASE), r"\1"),
     (re.compile(r"^ ?(?:\\text\{[^{}]*(?:answer[^{}]*|:) ?\}|\\approx(?![A-Za-z]))", re.IGNORECASE), ""),
     (re.compile(r"\\mathbb ?\{? ?R ?\}?|\\(?:R|Reals|reals)(?![A-Za-z])"), r"\\mathbb{R}"),
     (re.compile(r"\\(?:varnothing|emptyset)(?![A-Za-z])"), r"\\emptyset "),

@@ -42,6 +42,7 @@ _MULTIPLE = re.compile(
     r"(?P<matrix>\\begin ?\{[pbB]?matrix\}(?:(?!\\begin).)*\\end ?\{[pbB]?matrix\})",
     re.DOTALL,
 )
+_TRANSPOSED = re.compile(r"(.*(?:\\end ?\{[a-zA-Z]+\}|[)\]])) ?\^ ?\{ ?(?:T|t|\\top|\\intercal) ?\}", re.DOTALL)
 _CASES = re.compile(r"\\begin ?\{(?P<name>cases|aligned|gathered)\}(?P<body>.*)\\end ?\{(?P=name)\}", re.DOTALL)
 _PLAIN_WORDS = re.compile(r"[A-Za-z][A-Za-z' -]*")
 _SHORT_WORDS = frozenset(
@@ -105,6 +106,12 @@ _NUMBER_WORDS = (
     "nineteen",
     "twenty",
 )
+_NAMED_SETS = {
+    "\\mathbb{R}": REALS,
+    "\\mathbb{R}^{+}": Items((Scalar("0"), Scalar("\\infty")), "(", ")"),
+    "\\mathbb{R}^+": Items((Scalar("0"), Scalar("\\infty")), "(", ")"),
+    "\\emptyset": NOTHING,
+}
 _REALS = frozenset({"allrealnumbers", "allreals", "realnumbers", "therealnumbers", "allrealx"})
 _UNDEFINED = frozenset({"dne", "doesnotexist", "undefined", "thelimitdoesnotexist"})
 
@@ -143,6 +150,9 @@ def read(text: str, depth: int = 0) -> Node:
     matrix = _MATRIX.fullmatch(text)
     if matrix and _is_one_block(text):
         return _read_matrix(matrix, depth)
+    transposed = _TRANSPOSED.fullmatch(text)
+    if transposed and _is_one_block(transposed[1].rstrip()):
+        return _transposed(read(transposed[1], depth + 1), text)
     multiple = _MULTIPLE.fullmatch(text)
     if multiple:
         return _read_multiple(multiple, depth)
@@ -216,6 +226,15 @@ def _read_matrix(matrix: re.Match[str], depth: int) -> Node:
         if row.strip():
             rows.append(tuple(read(cell, depth + 1) for cell in _split(row, ("&",))[0]))
     return Matrix(tuple(rows))
+
+
+def _transposed(node: Node, text: str) -> Node:
+    """A matrix with its rows as columns, and a row of numbers as a column."""
+    if isinstance(node, Items) and node.is_bracketed:
+        return Matrix(tuple((item,) for item in node.items))
+    if isinstance(node, Matrix) and len({len(row) for row in node.rows}) == 1:
+        return Matrix(tuple(zip(*node.rows)))
+    return Scalar(text)
 
 
 def _read_multiple(multiple: re.Match[str], depth: int) -> Node:
@@ -312,7 +331,7 @@ def _read_plain(text: str, depth: int) -> Node:
         return Items((read(upper.lstrip("+ "), depth + 1), read(lower, depth + 1)))
     word = _as_word(text)
     if word is None:
-        return REALS if text == "\\mathbb{R}" else NOTHING if text == "\\emptyset" else Scalar(text)
+        return _NAMED_SETS.get(text, Scalar(text))
     if word in _NUMBER_WORDS:
         return Scalar(str(_NUMBER_WORDS.index(word)))
     if word in _NOTHING:
