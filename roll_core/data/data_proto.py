@@ -55,12 +55,6 @@ class DataProto:
         if clash:
             raise ValueError(f"columns given both as tensors and as objects: {', '.join(sorted(clash))}")
 
-    @classmethod
-    def from_rows(cls, rows: Sequence[Mapping[str, Any]]) -> DataProto:
-        """A batch of object columns only, one per key of the rows; a row without a key has None there."""
-        names = {name: None for row in rows for name in row}
-        return cls(non_tensor_batch={name: [row.get(name) for row in rows] for name in names})
-
     @property
     def columns(self) -> list[str]:
         """Names of all columns, tensors first."""
@@ -195,16 +189,6 @@ class DataProto:
         for row, value in enumerate(self[name]):
             groups.setdefault(value.item() if isinstance(value, torch.Tensor) else value, []).append(row)
         return {value: self.index(rows) for value, rows in groups.items()}
-
-    def pad_to_multiple(self, divisor: int) -> tuple[DataProto, int]:
-        """Append copies of the first rows until the length divides; returns how many were appended."""
-        missing = -len(self) % divisor
-        if missing == 0:
-            return self, 0
-        if len(self) == 0:
-            raise ValueError("an empty batch cannot be padded")
-        order = np.concatenate([np.arange(len(self)), np.arange(missing) % len(self)])
-        return self.index(order), missing
 
     def to(self, device: torch.device | str) -> DataProto:
         """Tensors moved to a device."""
