@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from roll_core.config.pipeline import PPOConfig
+from roll_core.config.policy import PPOConfig
 from roll_core.config.roles import DataArgs, GeneratingArgs, RewardConfig, WorkerConfig
 from roll_core.config.values import NotNegative, Positive
 

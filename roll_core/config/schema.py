@@ -9,17 +9,8 @@ from roll_core.config.agentic import (
     RewardNormalization,
 )
 from roll_core.config.offline import DistillConfig, DPOConfig, SFTConfig
-from roll_core.config.pipeline import (
-    BaseConfig,
-    CheckpointConfig,
-    ImportanceWeight,
-    MismatchFilter,
-    PPOConfig,
-    RolloutMock,
-    RouterArguments,
-    TrainInferCorrection,
-    TransferBackend,
-)
+from roll_core.config.pipeline import BaseConfig, CheckpointConfig, RolloutMock, RouterArguments, TransferBackend
+from roll_core.config.policy import ImportanceWeight, MismatchFilter, PPOConfig, TrainInferCorrection
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.roles import (
     DataArgs,

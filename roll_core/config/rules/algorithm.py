@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from roll_core.config.pipeline import PPOConfig
+from roll_core.config.policy import PPOConfig
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.errors import Problem
 
