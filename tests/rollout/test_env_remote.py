@@ -72,7 +72,7 @@ def test_workers_answer_as_a_pool_does_and_the_death_of_one_is_a_fault_of_its_ep
 
     import ray
 
-    pid = ray.get(remote.workers.submit_to(1, "facts").ref)["pid"]
+    pid = ray.get(remote.workers.submit_to(1, "facts").ref).pid
     os.kill(pid, signal.SIGKILL)
     answers = remote.run([Act(slot, "b") for slot in range(5)])
     assert [isinstance(answer, Fault) for answer in answers] == [False, True, False, True, False]
