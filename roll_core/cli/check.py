@@ -49,7 +49,8 @@ def check(
 
 
 def _planned(reading: Reading, request: object) -> Plan | None:
-    from roll_core.config.plan import Request, make_plan
+    from roll_core.config.plan import Request
+    from roll_core.config.planning import make_plan
     from roll_core.plugins import load_plugins
 
     if reading.config is None:

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from roll_core.config.compose import read_config
-from roll_core.config.plan import Request, make_plan
+from roll_core.config.plan import Request
+from roll_core.config.planning import make_plan
 from roll_core.migrate.checking import problems_of_text
 from roll_core.migrate.config import Migrated, migrate_file
 from roll_core.plugins import Registry, load_plugins
