@@ -24,7 +24,7 @@ class EpisodePlan:
 
     def __init__(self, config: AgenticConfig) -> None:
         self.config = config
-        self.words = read_words(config, lambda text: None)
+        self.words = read_words(config)
         self.steps: RolloutSteps = episode_steps(config)
         sampling = config.actor_infer.generating_args
         self.identity: Mapping[str, Any] = {

@@ -14,8 +14,9 @@ from roll_core.cluster.spec import WorkerSpec
 from roll_core.cluster.worker import Worker
 from roll_core.objects import absolute_spec
 from roll_core.platforms import Platform
-from roll_core.rollout.env_pool import Answer, Environments, EnvPool, Order
+from roll_core.rollout.env_pool import EnvPool
 from roll_core.rollout.env_process import Begin, Fault, Kind
+from roll_core.rollout.environments import Answer, Environments, Order
 
 ENV_THREADS = 4
 """Calls an environment worker takes at once: orders, a wait for answers, and its end."""
