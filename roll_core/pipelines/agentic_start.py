@@ -11,7 +11,7 @@ from roll_core.config.agentic import EnvManagerConfig
 from roll_core.config.schema import AgenticConfig, DataArgs, GeneratingArgs
 from roll_core.display import RunDisplay
 from roll_core.objects import resolve_object
-from roll_core.pipelines.environments import MakeEnvironments, environments_of, pool_of, style_of
+from roll_core.pipelines.environments import MakeEnvironments, environments_of, style_of
 from roll_core.pipelines.launch import Setting
 from roll_core.pipelines.start import Outcome, Recipe, Started, make_parts, run_pipeline
 
@@ -93,18 +93,17 @@ def make_collector(
     waiter: Waiter,
     words: Words,
     purpose: str,
-    notify: Callable[[str], None] = lambda text: None,
-    make_environments: MakeEnvironments | None = None,
+    notify: Callable[[str], None],
+    make_environments: MakeEnvironments,
 ) -> EnvCollector:
     """Collects the episodes of a purpose in lockstep; each purpose has seeds of its own.
 
-    "train" and "rollout" play in the environments of `train_env_manager`, "val" in those of `val_env_manager`. They
-    live beside this process, or where `make_environments` puts them.
+    "train" and "rollout" play in the environments of `train_env_manager`, "val" in those of `val_env_manager`.
     """
     from roll_core.rollout.env_collector import EnvCollector
     from roll_core.rollout.env_rollout import EnvRollout
 
-    stage = _stage(config, words, purpose, make_environments or partial(pool_of, config))
+    stage = _stage(config, words, purpose, make_environments)
     manager, dialogue = stage.manager, words.dialogue
     rollout = EnvRollout(engines, stage.pool, waiter, dialogue, stage.styles, config.seed, notify, most_running(config))
     return EnvCollector(

@@ -111,6 +111,20 @@ def test_killed_episodes_end_as_those_that_were_not(
     assert len(set(found)) == len(found) == 32
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_episodes_are_the_same_where_environments_live_in_workers(tmp_path_factory: pytest.TempPathFactory) -> None:
+    model, lake = prepare_lake(tmp_path_factory.mktemp("lake")), "custom_envs.Lake.env_type=frozen_lake"
+    beside = Episodes(tmp_path_factory.mktemp("beside"), model, [lake])
+    spread = Episodes(tmp_path_factory.mktemp("spread"), model, [lake, "train_env_manager.world_size=2"])
+    for run in (beside, spread):
+        code, output = run.finish()
+        assert code == 0, output
+    assert spread.rollouts() == beside.rollouts()
+    logs = {path.name for path in (spread.folder / "logs").rglob("train_env*.log")}
+    assert logs == {"train_env_manager-0.log", "train_env_manager-1.log"}
+
+
 def check_resumed(straight: Run, killed: Run, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     code, output = straight.finish()
     assert code == 0, output
