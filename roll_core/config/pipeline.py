@@ -170,6 +170,12 @@ class BaseConfig(Section):
         return max(1, self.val_sequence_length - self.val_prompt_length)
 
     @property
+    def most_running(self) -> int | None:
+        """Requests that an engine has at most, only where it is written: engines have bounds of their own, and with a
+        second one the last bits of log-probabilities depend on time."""
+        return self.max_running_requests if "max_running_requests" in self.model_fields_set else None
+
+    @property
     def device_span(self) -> int:
         """One more than the largest device number in use; roles with a model and no mapping use the first ones."""
         spans = [0]

@@ -105,7 +105,7 @@ def make_collector(
 
     stage = _stage(config, words, purpose, make_environments)
     manager, dialogue = stage.manager, words.dialogue
-    rollout = EnvRollout(engines, stage.pool, waiter, dialogue, stage.styles, config.seed, notify, most_running(config))
+    rollout = EnvRollout(engines, stage.pool, waiter, dialogue, stage.styles, config.seed, notify, config.most_running)
     return EnvCollector(
         rollout,
         stage.order,
@@ -145,16 +145,11 @@ def make_async_collector(
         GroupShape(manager.group_size, manager.group_size_redundancy, manager.num_env_groups),
         drops=stage.drops,
         notify=notify,
-        most_running=most_running(config),
+        most_running=config.most_running,
     )
     if purpose != "train":
         return AsyncEnvCollector(flow, stage.num_groups, 0)
     return AsyncEnvCollector(flow, stage.num_groups, config.async_generation_ratio, config.num_redundant_groups)
-
-
-def most_running(config: AgenticConfig) -> int | None:
-    """Requests that an engine has at most. Only where it is written: engines have bounds of their own."""
-    return config.max_running_requests if "max_running_requests" in config.model_fields_set else None
 
 
 @dataclass(frozen=True)

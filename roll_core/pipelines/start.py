@@ -208,9 +208,9 @@ def _assemble(config: RLVRConfig, started: Started, inputs: Inputs) -> RlvrPipel
 
     crew, display = started.crew, started.display
     rewards = RewardRouter(crew.rewards, display.notice)
-    # Only where it is written: engines have bounds of their own, and a second one makes last bits depend on time.
-    most_running = config.max_running_requests if "max_running_requests" in config.model_fields_set else None
-    scheduler = RolloutScheduler(crew.actor_infer, rewards, started.waiter, inputs.tokenizer, config.seed, most_running)
+    scheduler = RolloutScheduler(
+        crew.actor_infer, rewards, started.waiter, inputs.tokenizer, config.seed, config.most_running
+    )
     return RlvrPipeline(
         make_parts(
             started,
