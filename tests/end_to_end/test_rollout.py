@@ -29,7 +29,7 @@ class Answers(Run):
             "validation.data_args.file_name=[few.jsonl]",
             f"rewards.math_rule.worker_cls={REWARD}",
             "rollout_batch_size=2",
-            *folders(self.folder),
+            *self.places,
             *self.overrides,
         ]
 
@@ -47,18 +47,9 @@ class Episodes(Run):
             f"custom_envs.Lake.env_type={HERE / 'troubled_lake.py'}:UnluckyLake",
             "rollout_batch_size=8",
             "train_env_manager.num_env_groups=8",
-            *folders(self.folder),
+            *self.places,
             *self.overrides,
         ]
-
-
-def folders(folder: Path) -> list[str]:
-    return [
-        f"output_dir={folder}",
-        f"logging_dir={folder / 'logs'}",
-        f"tracker_kwargs.log_dir={folder / 'tensorboard'}",
-        f"rollout_dump_dir={folder / 'rollouts'}",
-    ]
 
 
 def summary(run: Run) -> dict[str, object]:
