@@ -15,6 +15,23 @@ import torch
 Index = slice | Sequence[int] | np.ndarray[Any, Any] | torch.Tensor
 
 
+def row_numbers(rows: Any, length: int) -> np.ndarray[Any, Any]:
+    """Rows chosen by integer indices or by a boolean mask, as numbers from 0 on.
+
+    Raises:
+        IndexError: a mask of another length, or an index beyond the rows.
+    """
+    picked = np.asarray(rows)
+    if picked.dtype == bool:
+        if len(picked) != length:
+            raise IndexError(f"a mask of {len(picked)} for {length} rows")
+        picked = np.flatnonzero(picked)
+    picked = picked.astype(np.int64)
+    if len(picked) and (picked.min() < -length or picked.max() >= length):
+        raise IndexError(f"row {int(picked.min())}..{int(picked.max())} of a batch of {length}")
+    return picked % max(length, 1)
+
+
 def permutation(order: Index, num_rows: int) -> np.ndarray[Any, Any]:
     """An order of rows as an array.
 
@@ -90,15 +107,7 @@ class DataProto:
         """Rows by a slice, integer indices (negative ones count from the end) or a boolean mask."""
         if isinstance(rows, slice):
             return self._map(lambda column: column[rows])
-        picked = np.asarray(rows)
-        if picked.dtype == bool:
-            if len(picked) != len(self):
-                raise IndexError(f"a mask of {len(picked)} for {len(self)} rows")
-            picked = np.flatnonzero(picked)
-        picked = picked.astype(np.int64)
-        if len(picked) and (picked.min() < -len(self) or picked.max() >= len(self)):
-            raise IndexError(f"row {int(picked.min())}..{int(picked.max())} of a batch of {len(self)}")
-        picked = picked % max(len(self), 1)
+        picked = row_numbers(rows, len(self))
         as_tensor = torch.from_numpy(picked)
         return self._map(lambda column: column[as_tensor] if isinstance(column, torch.Tensor) else column[picked])
 
