@@ -138,12 +138,10 @@ def run_pipeline(setting: Setting, display: RunDisplay, recipe: Recipe[Prepared]
 
 def train_plans(config: PPOConfig) -> dict[str, TrainPlan]:
     """How many optimiser steps each trained role will take, for its schedule."""
-    from roll_core.pipelines.weighting import rows_per_mini_batch
-
     plans = {}
     for name, role, epochs in (("actor_train", config.actor_train, config.ppo_epochs), ("critic", config.critic, 1)):
         if role is not None:
-            each = -(-config.samples_per_step // rows_per_mini_batch(role)) * epochs
+            each = -(-config.samples_per_step // role.mini_batch_size) * epochs
             plans[name] = TrainPlan(max(1, config.max_steps) * each, config.max_grad_norm)
     return plans
 
