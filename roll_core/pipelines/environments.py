@@ -14,8 +14,7 @@ from roll_core.pipelines.launch import Setting, worker_spec
 
 if TYPE_CHECKING:
     from roll_core.rollout.env_episode import Style
-    from roll_core.rollout.env_process import Kind
-    from roll_core.rollout.environments import Environments
+    from roll_core.rollout.environments import Environments, Kind
 
 MAX_STEPS = 20
 """Turns of an episode where the config says nothing."""
@@ -63,7 +62,7 @@ def environments_of(config: AgenticConfig, setting: Setting, manager: EnvManager
 
 def kinds_of(config: AgenticConfig, manager: EnvManagerConfig) -> Mapping[str, Kind]:
     """What the environments of each tag are made from."""
-    from roll_core.rollout.env_process import Kind
+    from roll_core.rollout.environments import Kind
 
     found = {}
     for tag in manager.tags:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from roll_core.data.messages import Message
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.rollout.env_dialogue import Dialogue, TokenIds, fill
-from roll_core.rollout.env_process import Fault, Observed
+from roll_core.rollout.environments import Fault, Observed
 
 End = Literal["terminated", "truncated", "max_steps", "max_length", "fault"]
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from roll_core.objects import absolute_spec
 from roll_core.rewards.child import receive_message, send_message
-from roll_core.rollout.env_process import Begin, Fault, FaultKind, Kind, Setup
-from roll_core.rollout.environments import Answer, Environments, Order
+from roll_core.rollout.env_process import Setup
+from roll_core.rollout.environments import Answer, Begin, Environments, Fault, FaultKind, Kind, Order
 
 START_TIMEOUT_S = 120.0
 """Seconds that a process may take to import what its environments need."""

@@ -15,8 +15,7 @@ from roll_core.cluster.worker import Worker
 from roll_core.objects import absolute_spec
 from roll_core.platforms import Platform
 from roll_core.rollout.env_pool import EnvPool
-from roll_core.rollout.env_process import Begin, Fault, Kind
-from roll_core.rollout.environments import Answer, Environments, Order
+from roll_core.rollout.environments import Answer, Begin, Environments, Fault, Kind, Order
 
 ENV_THREADS = 4
 """Calls an environment worker takes at once: orders, a wait for answers, and its end."""

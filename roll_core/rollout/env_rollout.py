@@ -10,8 +10,7 @@ from roll_core.errors import RollError
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.rollout.env_dialogue import Dialogue
 from roll_core.rollout.env_episode import Episode, Plan, Style, name_seed
-from roll_core.rollout.env_process import Act, Begin
-from roll_core.rollout.environments import Environments
+from roll_core.rollout.environments import Act, Begin, Environments
 from roll_core.rollout.routing import EngineRouter
 
 

@@ -18,8 +18,8 @@ from roll_core.context import WorkerContext
 from roll_core.platforms.cpu import CpuPlatform
 from roll_core.plugins import load_plugins
 from roll_core.rollout.env_pool import EnvPool
-from roll_core.rollout.env_process import Act, Begin, Fault, Kind, Observed
 from roll_core.rollout.env_remote import ENV_THREADS, EnvWorker, RemoteEnvironments
+from roll_core.rollout.environments import Act, Begin, Fault, Kind, Observed
 from tests.rollout.test_env_pool import SOURCE
 
 KINDS = ("fine", "reset")
