@@ -23,7 +23,7 @@ class RewardNormalization(Section):
     """How rewards of episodes are compared. The norm types win over `method`."""
 
     grouping: str = "batch"
-    """batch, state, inductive, or a column such as traj_group_id or tags."""
+    """Who is compared with whom: batch, tags, traj_group_id, or state (steps, not episodes)."""
     method: Literal["identity", "mean", "mean_std", "asym_clip"] = "identity"
     norm_mean_type: NormType | None = None
     norm_std_type: NormType | None = None
@@ -89,7 +89,7 @@ class EnvManagerConfig(WorkerConfig):
     """Groups per tag, adding up to `num_env_groups`."""
     max_traj_per_env: int = -1
     max_env_num_per_worker: NotNegative = 0
-    """0 puts all environments into one worker."""
+    """Environments that share a process; 0 makes a process per core, at most 8."""
     group_filter_cls: str | None = None
     """Made with (config, manager, mode); its filter(group, episode, episodes) says whether a group is dropped."""
 

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from roll_core.checkpoint.folder import CheckpointFolder
 from roll_core.config.judges import judge_engine, judge_prompt
@@ -20,6 +19,7 @@ from roll_core.config.roles import DataArgs
 from roll_core.config.rules.rewards import is_published, reward_name_problems
 from roll_core.data.images import why_no_images
 from roll_core.data.jsonl import find_file, read_files
+from roll_core.data.rows import Columns
 from roll_core.data.tags import tag_routes
 from roll_core.errors import ConfigError, DataError, Problem
 from roll_core.objects import ObjectError, is_file_spec
@@ -159,13 +159,11 @@ def _rows(
         yield Problem(f"{path}.file_name", f"and {len(found) - _SHOWN} more problems in the data")
 
 
-def columns_of(data: DataArgs) -> Any:
+def columns_of(data: DataArgs) -> Columns:
     """The columns that hold id, tag, messages, prompt and images, as `roll_core.data` takes them.
 
     Where `messages` is not named but `prompt` is, the questions are taken from the prompt column alone.
     """
-    from roll_core.data.rows import Columns
-
     given = {"id": data.id, "tag": data.tag, "messages": data.messages, "prompt": data.prompt, "image": data.image}
     if data.prompt is not None and data.messages is None:
         given["messages"] = ""

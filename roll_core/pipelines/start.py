@@ -25,7 +25,12 @@ from roll_core.trackers import RunInfo, RunTrackers, open_trackers, read_metrics
 from roll_core.training import TrainPlan
 
 if TYPE_CHECKING:
-    from roll_core.pipelines.rlvr import Parts, RlvrPipeline
+    from roll_core.pipelines.agentic_shaping import EpisodeShaper
+    from roll_core.pipelines.reporting import Reporter
+    from roll_core.pipelines.rlvr import Parts, RlvrPipeline, Source
+    from roll_core.pipelines.shaping import Shaper
+    from roll_core.pipelines.validation import Validation
+    from roll_core.rollout.scheduler import RolloutScheduler
 
 Prepared = TypeVar("Prepared")
 
@@ -166,12 +171,12 @@ def tracker_info(config: PPOConfig, display: RunDisplay, resumed_step: int | Non
 def make_parts(
     started: Started,
     *,
-    collector: Any,
-    shaper: Any,
+    collector: Source,
+    shaper: Shaper | EpisodeShaper,
     pad_token_id: int,
     tokenizer: Any,
-    validation: Any = None,
-    reporter_class: Any = None,
+    validation: Validation | None = None,
+    reporter_class: type[Reporter] | None = None,
 ) -> Parts:
     """The parts of a pipeline: those given, and those that are alike in all of them."""
     from roll_core.pipelines.recovery import Recovery
@@ -221,7 +226,7 @@ def _assemble(config: RLVRConfig, started: Started, inputs: Inputs) -> RlvrPipel
     )
 
 
-def _collector(config: RLVRConfig, inputs: Inputs, scheduler: Any, started: Started) -> Any:
+def _collector(config: RLVRConfig, inputs: Inputs, scheduler: RolloutScheduler, started: Started) -> Source:
     from roll_core.pipelines.remote_rollout import AnswerShelf
     from roll_core.pipelines.sampling import sampling_params
     from roll_core.rollout.async_collector import AsyncCollector
@@ -244,7 +249,7 @@ def _collector(config: RLVRConfig, inputs: Inputs, scheduler: Any, started: Star
     return AsyncCollector(flow, config.rollout_batch_size, config.async_generation_ratio, extra)
 
 
-def _validation(config: RLVRConfig, inputs: Inputs, scheduler: Any) -> Any:
+def _validation(config: RLVRConfig, inputs: Inputs, scheduler: RolloutScheduler) -> Validation | None:
     from roll_core.pipelines.sampling import sampling_params
     from roll_core.pipelines.validation import Validation
 
