@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from roll_core.config.policy import NormType, PPOConfig
-from roll_core.config.roles import GeneratingArgs, WorkerConfig
+from roll_core.config.role_sections import GeneratingArgs
+from roll_core.config.roles import WorkerConfig
 from roll_core.config.section import Section
 from roll_core.config.values import NotNegative, Options, Positive
 

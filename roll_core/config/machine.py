@@ -15,7 +15,7 @@ from roll_core.config.pipeline import BaseConfig
 from roll_core.config.resolution import started_roles
 from roll_core.config.reward_options import is_builtin, reward_name, reward_options
 from roll_core.config.rlvr import RLVRConfig
-from roll_core.config.roles import DataArgs
+from roll_core.config.role_sections import DataArgs
 from roll_core.config.rules.rewards import is_published, reward_name_problems
 from roll_core.data.images import why_no_images
 from roll_core.data.jsonl import find_file, read_files

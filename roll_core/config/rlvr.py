@@ -7,7 +7,8 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from roll_core.config.policy import PPOConfig
-from roll_core.config.roles import DataArgs, GeneratingArgs, RewardConfig, WorkerConfig
+from roll_core.config.role_sections import DataArgs, GeneratingArgs
+from roll_core.config.roles import RewardConfig, WorkerConfig
 from roll_core.config.values import NotNegative, Positive
 
 

@@ -276,7 +276,7 @@ def test_data_files_are_checked_without_torch(write_rows):
 
 def test_questions_come_from_the_prompt_column_where_only_that_is_named(write_rows):
     from roll_core.config.machine import columns_of
-    from roll_core.config.roles import DataArgs
+    from roll_core.config.role_sections import DataArgs
 
     row = {"id": "1", "tag": "math", "ground_truth": "4", "question": "2 + 2?", "messages": "notes of the authors"}
     columns = columns_of(DataArgs(prompt="question"))
