@@ -306,11 +306,6 @@ _AGGREGATIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
 }
 
 
-def name_seed(run_seed: int, name: str) -> int:
-    """The seed of a request's name: it depends on what is sampled, never on when or where."""
-    return int.from_bytes(hashlib.blake2b(f"{run_seed}/{name}".encode(), digest_size=8).digest(), "big") >> 1
-
-
 def _told(step: int, turn: Turn) -> str:
     """An earlier step in a step's prompt."""
     hint = f" {INVALID_HINT}" if turn.metrics.get("action_is_valid", 1.0) == 0.0 else ""

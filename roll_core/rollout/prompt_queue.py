@@ -9,7 +9,8 @@ from typing import Any
 from roll_core.data.prompts import Prompt
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.rewards import Score, Status
-from roll_core.rollout.sample import Sample, images_of, seed_of
+from roll_core.rollout.sample import Sample, images_of
+from roll_core.rollout.seeds import seed_of
 
 
 @dataclass
