@@ -11,7 +11,8 @@ import pytest
 from roll_core.backend import Availability, Backend
 from roll_core.checkpoint.manifest import write_manifest
 from roll_core.config.compose import load_config
-from roll_core.config.plan import Request, make_plan
+from roll_core.config.plan import Request
+from roll_core.config.planning import make_plan
 from roll_core.config.rules import problems_of
 from roll_core.config.runnable import check_run, require_runnable
 from roll_core.config.schema import RLVRConfig
