@@ -1,6 +1,6 @@
 """Steps per hour of the quickstart's task with and without asynchronous rollout, side by side in one run.
 
-    python benchmarks/async_rollout.py [--steps 25] [--rounds 1] [--seed 0] [--folder FOLDER]
+    python benchmarks/async_rollout.py [--steps 50] [--rounds 1] [--seed 0] [--folder FOLDER]
 
 One in ten samples takes 20 times as long as the others until it has its score. What is slow is the verdict
 (`late_verdicts.py`), as with a judge behind a network or programs in a sandbox elsewhere: the engines and the trainer
@@ -63,7 +63,7 @@ class Result:
 def main() -> None:
     """All runs, then a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--steps", type=int, default=25)
+    parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, help="where runs write; by default a folder that is removed")

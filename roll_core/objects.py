@@ -67,6 +67,16 @@ def our_name(spec: str) -> str:
     return spec
 
 
+def published_path_meant(spec: str) -> str | None:
+    """The class path of ROLL's published configs that this spec misspells by about one letter, or None."""
+    if spec in PUBLISHED_NAMES or our_name(spec) != spec:
+        return None
+    paths = {path.rpartition(".")[2]: path for path in PUBLISHED_NAMES if path.startswith(_PUBLISHED_PACKAGES)}
+    # Published class names differ from each other by three letters and more.
+    close = difflib.get_close_matches(spec.rpartition(".")[2], paths, n=1, cutoff=0.95)
+    return paths[close[0]] if close else None
+
+
 def is_file_spec(spec: str) -> bool:
     """Whether a spec names a file: `./my_reward.py:score`."""
     path = spec.partition(".py:")[0] + ".py" if ".py:" in spec else spec
@@ -162,7 +172,9 @@ def _not_built(spec: str, name: str, builtins: Mapping[str, str], kind: str) -> 
 
 def _unknown(spec: str, builtins: Mapping[str, str], kind: str) -> str:
     close = difflib.get_close_matches(our_name(spec).rpartition(".")[2] or spec, list(builtins), n=1, cutoff=0.6)
-    hint = f"\n  did you mean '{close[0]}'?" if close else ""
+    path = published_path_meant(spec)
+    meant = path if path is not None and our_name(path) in builtins else close[0] if close else None
+    hint = f"\n  did you mean '{meant}'?" if meant else ""
     return (
         f"no {kind} named '{spec}'\n"
         f"  built in: {', '.join(sorted(builtins)) or 'none'}{hint}\n"

@@ -92,11 +92,12 @@ def names_in(cell: str) -> list[str]:
 
 
 def readmes() -> list[Readme]:
-    """Every README, the first page first."""
+    """Every page, the first one first."""
     folders = [REPOSITORY, *(REPOSITORY / name for name in ("roll_core", "plugins", "examples", "benchmarks"))]
     inner = [path for folder in folders[2:] for path in sorted(folder.glob("*/README.md"))]
     inner.append(REPOSITORY / "roll_core" / "rewards" / "README.md")
-    return [Readme(path) for path in [*(folder / "README.md" for folder in folders), *inner] if path.is_file()]
+    pages = [*(folder / "README.md" for folder in folders), REPOSITORY / "GUIDE.md", *inner]
+    return [Readme(path) for path in pages if path.is_file()]
 
 
 FIRST, CORE, PLUGINS = (Readme(REPOSITORY / folder / "README.md") for folder in ("", "roll_core", "plugins"))

@@ -13,7 +13,7 @@ import pytest
 
 from roll_core.backend import HOOK_OF_KIND, NOUN_OF_KIND
 from roll_core.config.keys import first_unknown
-from roll_core.config.pipeline import Estimator
+from roll_core.config.policy import Estimator
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.rules.agentic import MANAGERS
 from roll_core.display.summary import RunSummary, summary_lines

@@ -142,6 +142,8 @@ def check_script(arguments: list[str]) -> None:
     text = (REPOSITORY / script).read_text(encoding="utf-8")
     if "roll_core.pipelines.launcher" in text:
         text += (REPOSITORY / "roll_core" / "pipelines" / "launcher.py").read_text(encoding="utf-8")
+    if "import example_scripts" in text:
+        text += (REPOSITORY / "examples" / "example_scripts.py").read_text(encoding="utf-8")
     assert [option for option in rest if option.startswith("--") and f'"{option}"' not in text] == []
     overrides, problems = parse_overrides([word for word in rest if "=" in word])
     assert problems == []

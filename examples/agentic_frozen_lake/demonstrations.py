@@ -21,8 +21,6 @@ CARE = 0.4
 FIRST_SEED = 10**9
 """Seeds of demonstrations; those of a run's episodes are drawn elsewhere, so no lake of a validation is shown here."""
 
-OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
-
 
 def make_lake() -> FrozenLake:
     """The lake that cpu.yaml describes."""

@@ -7,7 +7,6 @@ CPU only, nothing is downloaded. A model that is there already, made with the sa
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -16,9 +15,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import agentic_warm_start
 import demonstrations
+import example_scripts
+import lessons
 
 FOLDER = Path("output/frozen_lake")
-STEPS = 400
+STEPS = agentic_warm_start.STEPS
 RECIPE = 1
 """Raise it when a change to the recipe makes another model."""
 
@@ -27,7 +28,7 @@ def prepare(
     folder: Path = FOLDER,
     seed: int = 0,
     steps: int = STEPS,
-    report: agentic_warm_start.Report = lambda step, loss: None,
+    report: lessons.Report = lessons.silence,
     by_steps: bool = False,
 ) -> Path:
     """The model's folder; see `agentic_warm_start.prepare`.
@@ -48,13 +49,10 @@ def prepare(
 
 def main() -> None:
     """Make the model and say where it is."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--folder", type=Path, default=FOLDER)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=STEPS, help="steps of the warm start")
+    parser = example_scripts.prepare_options((__doc__ or "").splitlines()[0], FOLDER, STEPS)
     parser.add_argument("--by-steps", action="store_true", help="for runs with env_manager_cls=step")
     given = parser.parse_args()
-    report = agentic_warm_start.show_progress(given.steps)
+    report = lessons.show_progress(given.steps)
     print(f"model {prepare(given.folder, given.seed, given.steps, report, given.by_steps)}")
 
 

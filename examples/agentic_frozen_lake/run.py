@@ -7,7 +7,6 @@ Hardware: one CPU core is enough. The last line of the output is for programs: R
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from pathlib import Path
@@ -15,11 +14,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
-import agentic_warm_start
+import example_scripts
+import lessons
 import prepare
-
-from roll_core.errors import told_to_users
-from roll_core.pipelines.run import run_file
 
 CONFIG = Path(__file__).parent / "cpu.yaml"
 BY_STEPS = ["custom_envs.Lake.env_manager_cls=step", "actor_train.training_args.gradient_accumulation_steps=14"]
@@ -28,21 +25,17 @@ BY_STEPS = ["custom_envs.Lake.env_manager_cls=step", "actor_train.training_args.
 
 def main() -> None:
     """Prepare, run, sum up."""
-    parser = argparse.ArgumentParser(description="Watch a tiny model learn to cross a frozen lake.")
-    parser.add_argument("--seed", type=int, default=0, help="of the model's first weights, the lakes and all sampling")
+    parser = example_scripts.run_options("Watch a tiny model learn to cross a frozen lake.", CONFIG)
     parser.add_argument("--by-steps", action="store_true", help="a row for each step, in place of one for each episode")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="keys of cpu.yaml to change")
     given = parser.parse_args()
     started = time.monotonic()
     print("making the model: it copies a walker who looks where it goes two times of five", flush=True)
-    report = agentic_warm_start.show_progress(prepare.STEPS)
+    report = lessons.show_progress(prepare.STEPS)
     model = prepare.prepare(prepare.FOLDER, given.seed, report=report, by_steps=given.by_steps)
     overrides = [f"seed={given.seed}", f"pretrain={model}"]
     overrides += BY_STEPS if given.by_steps else []
-    with told_to_users():
-        outcome = run_file(CONFIG, [*overrides, *given.overrides])
-    before, after = outcome.first_accuracy or 0.0, outcome.last_accuracy or 0.0
-    print(f"RESULT before={before:.2f} after={after:.2f} seconds={time.monotonic() - started:.0f}")
+    outcome = example_scripts.run(CONFIG, [*overrides, *given.overrides])
+    example_scripts.print_result(outcome, started)
 
 
 if __name__ == "__main__":

@@ -7,43 +7,37 @@ Hardware: one CPU core is enough. The last line of the output is for programs: R
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
 from collections import Counter
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import addition
 import curve
+import example_scripts
+import lessons
 import prepare
 import warm_start
-
-from roll_core.errors import told_to_users
-from roll_core.pipelines.run import run_file
 
 CONFIG = Path(__file__).parent / "rlvr.yaml"
 
 
 def main() -> None:
     """Prepare, run, sum up."""
-    parser = argparse.ArgumentParser(description="Watch a tiny model learn to carry.")
-    parser.add_argument("--seed", type=int, default=0, help="of the model's first weights and of all sampling")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="keys of rlvr.yaml to change")
-    given = parser.parse_args()
+    given = example_scripts.run_options("Watch a tiny model learn to carry.", CONFIG).parse_args()
     started = time.monotonic()
     print("making the model: it copies a student who forgets three of four carries", flush=True)
-    prepare.prepare(prepare.FOLDER, given.seed, report=prepare.show_progress(warm_start.STEPS))
-    with told_to_users():
-        outcome = run_file(CONFIG, [f"seed={given.seed}", *given.overrides])
+    prepare.prepare(prepare.FOLDER, given.seed, report=lessons.show_progress(warm_start.STEPS))
+    outcome = example_scripts.run(CONFIG, [f"seed={given.seed}", *given.overrides])
     rollouts, picture = prepare.FOLDER / "rollouts", prepare.FOLDER / "learning_curve.png"
     curve.draw(Path(outcome.locations["jsonl"]), picture)
     show_kinds(rollouts / "val-000000.jsonl", rollouts / f"val-{outcome.steps:06d}.jsonl")
     print(f"learning curve: {picture}")
-    before, after = outcome.first_accuracy or 0.0, outcome.last_accuracy or 0.0
-    print(f"RESULT before={before:.2f} after={after:.2f} seconds={time.monotonic() - started:.0f}")
+    example_scripts.print_result(outcome, started)
 
 
 def show_kinds(before: Path, after: Path) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import addition
+import lessons
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedTokenizerBase, Qwen3ForCausalLM
 
 STEPS = 400
@@ -20,8 +20,6 @@ MAX_NEW_TOKENS = 44
 _PEAK_RATE = 5e-3
 _WARM_UP = 20
 
-Sample = tuple[list[int], list[int]]
-
 
 def train(
     model: Qwen3ForCausalLM,
@@ -29,27 +27,20 @@ def train(
     pairs: Sequence[addition.Pair],
     seed: int,
     steps: int = STEPS,
-    report: Callable[[int, float], None] = lambda step, loss: None,
+    report: lessons.Report = lessons.silence,
 ) -> None:
-    """Train the model in place; the loss is over the tokens of the answers, the end-of-turn token included.
-
-    Args:
-        report: called with the step, counted from 1, and its loss.
-    """
+    """Train the model in place; the loss is over the tokens of the answers, the end-of-turn token included."""
     import torch
 
     optimizer = torch.optim.AdamW(model.parameters(), lr=_PEAK_RATE, betas=(0.9, 0.95), weight_decay=0.01, fused=True)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, steps))
-    model.train()
-    for step, batch in enumerate(_batches(tokenizer, pairs, seed, steps), start=1):
-        loss = _loss(model, batch, tokenizer.pad_token_id)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        schedule.step()
-        report(step, loss.item())
-    model.eval()
+    lessons.train(
+        model,
+        optimizer,
+        lambda step: _rate(step, steps),
+        _batches(tokenizer, pairs, seed, steps),
+        lambda batch: lessons.loss_of_answers(model, batch, tokenizer.pad_token_id),
+        report,
+    )
 
 
 def answer(
@@ -87,8 +78,8 @@ def _rate(step: int, steps: int) -> float:
 
 def _batches(
     tokenizer: PreTrainedTokenizerBase, pairs: Sequence[addition.Pair], seed: int, steps: int
-) -> Iterator[list[Sample]]:
-    """Prompt and answer ids, tokenised apart as they are when the model answers."""
+) -> Iterator[list[lessons.Sample]]:
+    """Prompts with their answers, tokenised apart as they are when the model answers."""
     choice = random.Random(seed)
     for _ in range(steps):
         chosen = choice.sample(pairs, BATCH)
@@ -99,22 +90,7 @@ def _batches(
         answers = [addition.demonstration(pair, choice) + str(tokenizer.eos_token) for pair in chosen]
         prompt_ids = tokenizer(prompts, add_special_tokens=False)["input_ids"]
         answer_ids = tokenizer(answers, add_special_tokens=False)["input_ids"]
-        yield list(zip(prompt_ids, answer_ids))
-
-
-def _loss(model: Qwen3ForCausalLM, batch: Sequence[Sample], pad_id: int) -> torch.Tensor:
-    import torch
-
-    width = max(len(prompt) + len(answer) for prompt, answer in batch)
-    ids = torch.full((len(batch), width), pad_id)
-    labels = torch.full((len(batch), width), -100)
-    for index, (prompt, answer) in enumerate(batch):
-        end = len(prompt) + len(answer)
-        ids[index, :end] = torch.tensor(prompt + answer)
-        labels[index, len(prompt) : end] = torch.tensor(answer)
-    # Rows are padded on the right, where causal attention cannot see the padding: no mask is needed.
-    hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
-    targets = labels[:, 1:]
-    is_answer = targets != -100
-    logits = model.lm_head(hidden[is_answer])
-    return torch.nn.functional.cross_entropy(logits, targets[is_answer])
+        yield [
+            (prompt + answer, [False] * len(prompt) + [True] * len(answer))
+            for prompt, answer in zip(prompt_ids, answer_ids)
+        ]

@@ -2,26 +2,30 @@
 
     python examples/rlvr_vlm/prepare.py [--folder output/rlvr_vlm] [--seed 0] [--blank]
 
-CPU only; nothing is downloaded.
+CPU only; nothing is downloaded. What is there already, whole and made with the same settings, is kept.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
+import example_scripts
+import kept_files
+import lessons
 import squares
 import tiny_vision_model
 import warm_start
 
 FOLDER = Path("output/rlvr_vlm")
 TRAINING, HELD_OUT = 480, 240
+RECIPE = 1
+"""Raise it when a change to the recipe makes other files."""
 
 
 def prepare(
@@ -30,23 +34,25 @@ def prepare(
     *,
     steps: int = warm_start.STEPS,
     blank: bool = False,
-    report: Callable[[int, float], None] = lambda step, loss: None,
+    report: lessons.Report = lessons.silence,
 ) -> None:
-    """Write <folder>/model and <folder>/data, in the place of what is there.
+    """Make <folder>/model and <folder>/data unless they are there already.
 
     Args:
         seed: decides the model's first weights and its lessons; the problems are always the same.
-        steps: lessons of the warm start, which always sees the images.
+        steps: steps of the warm start, which always sees the images.
         blank: leave the squares out of the images to train and test on.
     """
-    import torch
-    from transformers.utils.logging import disable_progress_bar
+    settings = {"recipe": RECIPE, "seed": seed, "steps": steps, "blank": blank}
+    kept_files.make_once(folder, ["model", "data"], settings, lambda place: _make(place, seed, steps, blank, report))
 
-    disable_progress_bar()
-    torch.set_num_threads(1)
+
+def _make(folder: Path, seed: int, steps: int, blank: bool, report: lessons.Report) -> None:
+    import torch
+
+    lessons.prepare_torch()
     data, model_folder = folder / "data", folder / "model"
     for each in (data, model_folder):
-        shutil.rmtree(each, ignore_errors=True)
         each.mkdir(parents=True)
     write_rows(data, "train", list(squares.squares(TRAINING, 1)), blank)
     write_rows(data, "heldout", list(squares.squares(HELD_OUT, 2)), blank)
@@ -70,21 +76,13 @@ def write_rows(data: Path, name: str, problems: Sequence[squares.Square], blank:
     (data / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
 
 
-def show_progress(step: int, loss: float) -> None:
-    """A line per fifty steps of the warm start."""
-    if step % 50 == 0:
-        print(f"warm start: step {step}, loss {loss:.3f}", flush=True)
-
-
 def main() -> None:
     """Make the files and say where they are."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--folder", type=Path, default=FOLDER)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=warm_start.STEPS, help="lessons of the warm start")
+    parser = example_scripts.prepare_options((__doc__ or "").splitlines()[0], FOLDER, warm_start.STEPS)
     parser.add_argument("--blank", action="store_true", help="leave the squares out of the images")
     given = parser.parse_args()
-    prepare(given.folder, given.seed, steps=given.steps, blank=given.blank, report=show_progress)
+    report = lessons.show_progress(given.steps)
+    prepare(given.folder, given.seed, steps=given.steps, blank=given.blank, report=report)
     print(f"model {given.folder / 'model'}, data {given.folder / 'data'}")
 
 

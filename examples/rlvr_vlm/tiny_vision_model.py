@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# Behind this folder, which has a prepare.py too.
-sys.path.append(str(Path(__file__).parents[1] / "quickstart"))
+sys.path.append(str(Path(__file__).parents[1]))
 
 import tiny_model
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import lessons
 import squares
 
 STEPS = 200
 BATCH = 48
 _RATE = 2e-3
+
+Batch = tuple[Any, Any]
+"""What the image processor makes of images [BATCH], and the answers' tokens [BATCH, 2]: a word, and its end."""
 
 
 def train(
@@ -20,7 +24,7 @@ def train(
     folder: Path,
     seed: int,
     steps: int = STEPS,
-    report: Callable[[int, float], None] = lambda step, loss: None,
+    report: lessons.Report = lessons.silence,
 ) -> None:
     """Train the model in place; the loss is over the tokens of the answers, the end-of-turn token included.
 
@@ -28,38 +32,37 @@ def train(
 
     Args:
         folder: the model's, with its image processor.
-        report: called with the step, counted from 1, and its loss.
     """
+    import torch
+
+    optimizer = torch.optim.AdamW(model.parameters(), lr=_RATE, betas=(0.9, 0.95), weight_decay=0.01)
+    prompt = _prompt(tokenizer)
+    positions = _positions([*prompt, 0], model.config).expand(3, BATCH, -1)
+
+    def loss_of(batch: Batch) -> torch.Tensor:
+        images, answers = batch
+        ids = torch.cat([torch.tensor(prompt).expand(BATCH, -1), answers[:, :1]], dim=1)
+        output = model(input_ids=ids, position_ids=positions, use_cache=False, logits_to_keep=2, **images)
+        return torch.nn.functional.cross_entropy(output.logits.flatten(0, 1), answers.flatten())
+
+    batches = _batches(tokenizer, folder, seed, steps)
+    lessons.train(model, optimizer, lambda step: min(1.0, (step + 1) / 20), batches, loss_of, report)
+
+
+def _batches(tokenizer: Any, folder: Path, seed: int, steps: int) -> Iterator[Batch]:
     import torch
     from transformers import AutoImageProcessor
 
     reader = AutoImageProcessor.from_pretrained(folder)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=_RATE, betas=(0.9, 0.95), weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 20))
     choice = random.Random(seed)
-    prompt = _prompt(tokenizer)
-    positions = _positions([*prompt, 0], model.config)
-    model.train()
-    for step in range(1, steps + 1):
+    for _ in range(steps):
         problems = [squares.Square(choice.choice(list(squares.COLOURS)), choice.getrandbits(40)) for _ in range(BATCH)]
         images = reader(images=[problem.draw() for problem in problems], return_tensors="pt")
         words = [
             tokenizer.encode(squares.demonstration(problem, choice), add_special_tokens=False) for problem in problems
         ]
         assert all(len(word) == 1 for word in words), "the name of a colour is one token"
-        answers = torch.tensor([[word[0], tokenizer.eos_token_id] for word in words])
-        ids = torch.cat([torch.tensor(prompt).expand(BATCH, -1), answers[:, :1]], dim=1)
-        logits = model(
-            input_ids=ids, position_ids=positions.expand(3, BATCH, -1), use_cache=False, logits_to_keep=2, **images
-        ).logits
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), answers.flatten())
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        schedule.step()
-        report(step, loss.item())
-    model.eval()
+        yield images, torch.tensor([[word[0], tokenizer.eos_token_id] for word in words])
 
 
 def _prompt(tokenizer: Any) -> list[int]:

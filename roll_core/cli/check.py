@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from roll_core.config.compose import Reading
-    from roll_core.config.plan import Plan
+    from roll_core.config.plan import Plan, Request
     from roll_core.errors import Problem
 
 
@@ -48,13 +48,12 @@ def check(
         raise typer.Exit(2)
 
 
-def _planned(reading: Reading, request: object) -> Plan | None:
-    from roll_core.config.plan import Request, make_plan
+def _planned(reading: Reading, request: Request) -> Plan | None:
+    from roll_core.config.planning import make_plan
     from roll_core.plugins import load_plugins
 
     if reading.config is None:
         return None
-    assert isinstance(request, Request)
     earlier = [*reading.problems, *reading.rule_problems()]
     plan = make_plan(reading.config, load_plugins(), reading.pipeline, earlier, request)
     known = set(map(id, earlier))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from roll_core.show.dumps import Found
+    from roll_core.show.dumps import Dump, Found
     from roll_core.show.records import Rollout
 
 _PROBLEMS_SHOWN = 5
@@ -40,21 +40,19 @@ def show(
     """
     from roll_core.display.plain import printable
     from roll_core.errors import DataError
-    from roll_core.show.dumps import find_dumps, read_dumps
     from roll_core.show.lines import rollout_lines
     from roll_core.show.page import page
 
-    if kind not in (None, "train", "validation"):
-        raise DataError(f"--from is train or validation, not '{kind}'")
-    place = _dump_dir(run)
-    dumps = [dump for dump in find_dumps(place) if step in (None, dump.step) and kind in (None, dump.kind)]
-    found = read_dumps(dumps, _filter(tag, min_score, max_score), most)
+    try:
+        dumps, found = _found(run, step, kind, _filter(tag, min_score, max_score), most)
+    except DataError as error:
+        # Nothing to show is a mistake in what was asked, as in `roll check`; 1 is for a page that cannot be written.
+        error.exit_code = 2
+        raise
     for problem in found.problems[:_PROBLEMS_SHOWN]:
         print(problem, file=sys.stderr)
     if len(found.problems) > _PROBLEMS_SHOWN:
         print(f"{len(found.problems)} lines could not be read", file=sys.stderr)
-    if not found.rollouts:
-        raise DataError(f"no rollout in '{place}' is among those that were asked for")
     for rollout in found.rollouts[:limit]:
         print(*(printable(line, sys.stdout.encoding) for line in rollout_lines(rollout)), sep="\n", end="\n\n")
     note = _note(found)
@@ -66,6 +64,28 @@ def show(
     print(f"{note}\npage: {target}")
 
 
+def _found(
+    run: Path, step: int | None, kind: str | None, is_wanted: Callable[[Rollout], bool], most: int
+) -> tuple[list[Dump], Found]:
+    from roll_core.errors import DataError
+    from roll_core.show.dumps import find_dumps, read_dumps
+
+    if kind not in (None, "train", "validation"):
+        raise DataError(f"--from is train or validation, not '{kind}'")
+    place = _dump_dir(run)
+    dumps = [dump for dump in find_dumps(place) if step in (None, dump.step) and kind in (None, dump.kind)]
+    found = read_dumps(dumps, is_wanted, most)
+    if not found.rollouts and found.problems:
+        count = len(found.problems)
+        raise DataError(
+            f"no rollout in '{place}': {count} line{'s' if count > 1 else ''} could not be read\n"
+            f"  the first: {found.problems[0]}\n  try: what a run wrote to rollout_dump_dir"
+        )
+    if not found.rollouts:
+        raise DataError(f"no rollout in '{place}' is among those that were asked for")
+    return dumps, found
+
+
 def _dump_dir(run: Path) -> Path:
     """Where a run's rollouts are; a config says it."""
     from roll_core.config.compose import read_config
@@ -74,7 +94,7 @@ def _dump_dir(run: Path) -> Path:
     from roll_core.config.runnable import require_read
     from roll_core.errors import DataError
 
-    if run.is_dir() or run.suffix not in (".yaml", ".yml"):
+    if _is_folder(run) or run.suffix not in (".yaml", ".yml"):
         return run
     from roll_core.plugins import load_plugins
 
@@ -85,6 +105,15 @@ def _dump_dir(run: Path) -> Path:
             "  try: roll run with rollout_dump_dir=./rollouts, or give the folder itself"
         )
     return Path(config.rollout_dump_dir)
+
+
+def _is_folder(run: Path) -> bool:
+    from roll_core.show.dumps import unreadable
+
+    try:
+        return run.is_dir()
+    except OSError as error:
+        raise unreadable(run, error) from error
 
 
 def _filter(tag: str | None, min_score: float | None, max_score: float | None) -> Callable[[Rollout], bool]:

@@ -6,8 +6,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from roll_core.config.pipeline import NormType, PPOConfig
-from roll_core.config.roles import GeneratingArgs, WorkerConfig
+from roll_core.config.policy import NormType, PPOConfig
+from roll_core.config.role_sections import GeneratingArgs
+from roll_core.config.roles import WorkerConfig
 from roll_core.config.section import Section
 from roll_core.config.values import NotNegative, Options, Positive
 
@@ -23,7 +24,7 @@ class RewardNormalization(Section):
     """How rewards of episodes are compared. The norm types win over `method`."""
 
     grouping: str = "batch"
-    """batch, state, inductive, or a column such as traj_group_id or tags."""
+    """Who is compared with whom: batch, tags, traj_group_id, or state (steps, not episodes)."""
     method: Literal["identity", "mean", "mean_std", "asym_clip"] = "identity"
     norm_mean_type: NormType | None = None
     norm_std_type: NormType | None = None
@@ -89,7 +90,7 @@ class EnvManagerConfig(WorkerConfig):
     """Groups per tag, adding up to `num_env_groups`."""
     max_traj_per_env: int = -1
     max_env_num_per_worker: NotNegative = 0
-    """0 puts all environments into one worker."""
+    """Environments that share a process; 0 makes a process per core, at most 8."""
     group_filter_cls: str | None = None
     """Made with (config, manager, mode); its filter(group, episode, episodes) says whether a group is dropped."""
 

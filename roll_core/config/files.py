@@ -11,6 +11,7 @@ from typing import cast
 
 from omegaconf import DictConfig, OmegaConf
 
+from roll_core.config.text import text_problem
 from roll_core.errors import ConfigError, Problem
 
 _MOST_FILES = 100
@@ -33,6 +34,9 @@ def compose_file(path: Path, choices: Sequence[str] = ()) -> Composed:
     Raises:
         ConfigError: a file is no YAML mapping.
     """
+    problem = text_problem(path)
+    if problem is not None:
+        raise ConfigError([problem], str(path))
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
 
@@ -99,7 +103,9 @@ def _compose(path: Path, choices: Sequence[str]) -> DictConfig:
 def _hydra_problem(error: Exception) -> Problem:
     from hydra.errors import MissingConfigException
 
-    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    # Some of hydra's errors have no text of their own.
+    said = str(error).strip() or str(error.__cause__ or error.__context__ or "").strip() or type(error).__name__
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
     if isinstance(error, MissingConfigException):
         hint = "a path relative to this file, without its ending"
         return Problem("defaults", "includes a file that is not there", error.missing_cfg_file, hint)
@@ -115,12 +121,14 @@ def _yaml_problem(error: Exception) -> Problem | None:
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
-        hint = "a key may stand only once" if "duplicate key" in str(error.problem) else ""
+        hints = {"duplicate key": "a key may stand only once", "'\\t'": "spaces in the place of the tab"}
+        hint = next((hint for sign, hint in hints.items() if sign in str(error.problem)), "")
         return Problem("", f"is no YAML{where}: {error.problem}", None, hint)
     if isinstance(error, yaml.YAMLError | UnicodeDecodeError):
         return Problem("", f"is no YAML: {' '.join(str(error).split())}")
     if isinstance(error, RecursionError):
         return Problem("", "is nested too deeply to be read")
     if isinstance(error, OmegaConfBaseException | ValueError | OSError):
-        return Problem("", f"cannot be read: {str(error).strip().splitlines()[0]}", None, "a mapping of keys to values")
+        said = str(error).strip().partition("\n")[0] or type(error).__name__
+        return Problem("", f"cannot be read: {said}", None, "a mapping of keys to values")
     return None

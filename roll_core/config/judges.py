@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from roll_core.config.reward_options import reward_name
 from roll_core.config.rlvr import RLVRConfig
-from roll_core.config.roles import GeneratingArgs, RewardConfig, WorkerConfig
+from roll_core.config.role_sections import GeneratingArgs
+from roll_core.config.roles import RewardConfig, WorkerConfig
 from roll_core.data.templates import template_problems
 from roll_core.errors import Problem
 from roll_core.rewards.judge_prompts import prompt_text

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from roll_core.config.roles import RewardConfig, StrategyArgs
+from roll_core.config.role_sections import StrategyArgs
+from roll_core.config.roles import RewardConfig
 from roll_core.config.section import Section
 from roll_core.errors import Problem
 

@@ -20,7 +20,7 @@ def find_config(config_path: str | Path, config_name: str) -> Path:
     folders = _folders(Path(config_path))
     for folder in folders:
         for candidate in _spellings(folder / config_name):
-            if candidate.is_file():
+            if _is_file(candidate):
                 return candidate.resolve()
     raise _not_found(f"{config_path} / {config_name}", folders, Path(config_name).name)
 
@@ -35,15 +35,37 @@ def find_file(path: str | Path) -> Path:
     folders = _folders(path.parent)
     for folder in folders:
         for candidate in _spellings(folder / path.name):
-            if candidate.is_file():
+            if _is_file(candidate):
                 return candidate.resolve()
+    for folder in folders:
+        _refuse_what_is_no_config(str(path), folder / path.name)
     # A folder in place of a file: what is in it is what may have been meant.
     inside = [folder / path.name for folder in folders if (folder / path.name).is_dir()]
-    raise _not_found(str(path), inside or folders, "" if inside else path.name)
+    if inside:
+        raise _not_found(f"{path}, which is a folder", inside, "")
+    raise _not_found(str(path), folders, path.name)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:
+        rule = f"{path} cannot be looked at: {error.strerror or error}"
+        raise ConfigError([Problem("", rule, None, "a file that you may read")]) from error
+
+
+def _refuse_what_is_no_config(asked: str, place: Path) -> None:
+    """Something is there by exactly this name, and it is neither a config nor a folder."""
+    if place.is_symlink() and not place.exists():
+        raise ConfigError([Problem("", f"no config {asked}: it is a link to {place.readlink()}, which is not there")])
+    if place.exists() and not place.is_dir():
+        is_file = place.is_file()
+        rule = f"its name does not end in {' or '.join(_SUFFIXES)}" if is_file else "it is no regular file"
+        raise ConfigError([Problem("", f"{asked} is no config: {rule}", None, "a YAML file")])
 
 
 def _spellings(path: Path) -> list[Path]:
-    if path.suffix in _SUFFIXES:
+    if path.suffix in _SUFFIXES or not path.name:
         return [path]
     return [path.with_name(path.name + suffix) for suffix in _SUFFIXES]
 
@@ -63,7 +85,11 @@ def _not_found(asked: str, folders: list[Path], name: str) -> ConfigError:
         if not folder.is_dir():
             lines.append(f"looked in {folder}: there is no such folder")
             continue
-        here = sorted(path.name for path in folder.iterdir() if path.suffix in _SUFFIXES)
+        try:
+            here = sorted(path.name for path in folder.iterdir() if path.suffix in _SUFFIXES)
+        except OSError as error:
+            lines.append(f"looked in {folder}: it cannot be listed: {error.strerror or error}")
+            continue
         found += [Path(one).stem for one in here]
         more = f" and {len(here) - _LISTED} more" if len(here) > _LISTED else ""
         lines.append(f"looked in {folder}: it has {', '.join(here[:_LISTED]) or 'no YAML file'}{more}")

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from roll_core.checkpoint.folder import CheckpointFolder
 from roll_core.config.judges import judge_engine, judge_prompt
@@ -16,13 +15,14 @@ from roll_core.config.pipeline import BaseConfig
 from roll_core.config.resolution import started_roles
 from roll_core.config.reward_options import is_builtin, reward_name, reward_options
 from roll_core.config.rlvr import RLVRConfig
-from roll_core.config.roles import DataArgs
+from roll_core.config.role_sections import DataArgs
 from roll_core.config.rules.rewards import is_published, reward_name_problems
 from roll_core.data.images import why_no_images
 from roll_core.data.jsonl import find_file, read_files
+from roll_core.data.rows import Columns
 from roll_core.data.tags import tag_routes
 from roll_core.errors import ConfigError, DataError, Problem
-from roll_core.objects import ObjectError
+from roll_core.objects import ObjectError, is_file_spec
 from roll_core.rewards.base import RewardSample
 from roll_core.rewards.builtin import make_reward
 from roll_core.rewards.judge_prompts import row_problem
@@ -39,7 +39,7 @@ def files_problems(config: BaseConfig, *, quick: bool = False) -> Iterator[Probl
     """Model folders, data files, rewards and checkpoints that are not there or cannot be used."""
     yield from _models(config)
     if isinstance(config, RLVRConfig):
-        yield from _rewards(config)
+        yield from reward_problems(config)
         yield from _data(config, quick)
         yield from _images(config)
     yield from _checkpoint(config)
@@ -78,9 +78,15 @@ def _model(key: str, folder: str) -> Iterator[Problem]:
         yield Problem(key, rule, folder, "the folder that save_pretrained wrote")
 
 
-def _rewards(config: RLVRConfig) -> Iterator[Problem]:
+def reward_problems(config: RLVRConfig, *, is_here: bool = True) -> Iterator[Problem]:
+    """Rewards that are not found by their names. Files are looked at here only; a built-in name is the same anywhere.
+
+    Args:
+        is_here: the run is on this machine, so its files count.
+    """
     for name, reward in config.rewards.items():
-        if not is_published(reward):
+        # Published classes are told by the rules, in runs and in plans.
+        if not is_published(reward) and (is_here or not is_file_spec(reward.worker_cls or name)):
             yield from reward_name_problems(name, reward)
 
 
@@ -153,13 +159,11 @@ def _rows(
         yield Problem(f"{path}.file_name", f"and {len(found) - _SHOWN} more problems in the data")
 
 
-def columns_of(data: DataArgs) -> Any:
+def columns_of(data: DataArgs) -> Columns:
     """The columns that hold id, tag, messages, prompt and images, as `roll_core.data` takes them.
 
     Where `messages` is not named but `prompt` is, the questions are taken from the prompt column alone.
     """
-    from roll_core.data.rows import Columns
-
     given = {"id": data.id, "tag": data.tag, "messages": data.messages, "prompt": data.prompt, "image": data.image}
     if data.prompt is not None and data.messages is None:
         given["messages"] = ""

@@ -10,7 +10,8 @@ from roll_core import names
 from roll_core.backend import NOUN_OF_KIND, Kind
 from roll_core.config.agentic import AgenticConfig
 from roll_core.config.judges import judge_engines
-from roll_core.config.pipeline import BaseConfig, PPOConfig
+from roll_core.config.pipeline import BaseConfig
+from roll_core.config.policy import PPOConfig
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.roles import WorkerConfig
 from roll_core.errors import PluginError, Problem

@@ -6,10 +6,10 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from roll_core.config.pipeline import PPOConfig
-from roll_core.config.roles import DataArgs, GeneratingArgs, RewardConfig, WorkerConfig
+from roll_core.config.policy import PPOConfig
+from roll_core.config.role_sections import DataArgs, GeneratingArgs
+from roll_core.config.roles import RewardConfig, WorkerConfig
 from roll_core.config.values import NotNegative, Positive
-from roll_core.data.tags import tag_routes
 
 
 class RLVRConfig(PPOConfig):
@@ -60,17 +60,6 @@ class RLVRConfig(PPOConfig):
     def samples_per_step(self) -> int:
         """Responses that one step trains on."""
         return self.rollout_batch_size * self.num_return_sequences_in_group
-
-    def tag_domains(self) -> dict[str, str]:
-        """Which reward domain scores a row of each tag.
-
-        A domain answers to the tags in its `tag_included`, and to its own name unless another domain claims
-        that name as a tag.
-
-        Raises:
-            ConfigError: two domains claim one tag.
-        """
-        return tag_routes(self.rewards)
 
     @model_validator(mode="after")
     def _complete_sampling(self) -> Self:

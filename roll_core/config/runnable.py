@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roll_core.config.compose import Reading
-from roll_core.config.machine import files_problems
+from roll_core.config.machine import files_problems, reward_problems
 from roll_core.config.pipeline import BaseConfig
 from roll_core.config.resolution import Resolution, platform_of, resolve_config, started_roles
+from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.roles import WorkerConfig
 from roll_core.config.rules import problems_of
 from roll_core.config.unavailable import unavailable_problems
@@ -59,6 +60,8 @@ def check_run(
     problems += _tracker_problems(config, is_here=planned is None)
     if planned is None:
         problems += files_problems(config, quick=quick)
+    elif isinstance(config, RLVRConfig):
+        problems += reward_problems(config, is_here=False)
     unique = list({(problem.path, problem.rule): problem for problem in problems}.values())
     notices = list(resolution.notices)
     if planned is not None:

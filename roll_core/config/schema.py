@@ -9,30 +9,19 @@ from roll_core.config.agentic import (
     RewardNormalization,
 )
 from roll_core.config.offline import DistillConfig, DPOConfig, SFTConfig
-from roll_core.config.pipeline import (
-    BaseConfig,
-    CheckpointConfig,
-    ImportanceWeight,
-    MismatchFilter,
-    PPOConfig,
-    RolloutMock,
-    RouterArguments,
-    TrainInferCorrection,
-    TransferBackend,
-)
+from roll_core.config.pipeline import BaseConfig, CheckpointConfig, RolloutMock, RouterArguments, TransferBackend
+from roll_core.config.policy import ImportanceWeight, MismatchFilter, PPOConfig, TrainInferCorrection
 from roll_core.config.rlvr import RLVRConfig
-from roll_core.config.roles import (
+from roll_core.config.role_sections import (
     DataArgs,
-    FilterConfig,
     GeneratingArgs,
     ModelArgs,
-    RewardConfig,
     RouterReplay,
     SequencePackingArgs,
     StrategyArgs,
     TrainingArgs,
-    WorkerConfig,
 )
+from roll_core.config.roles import FilterConfig, RewardConfig, WorkerConfig
 from roll_core.config.section import Section
 
 __all__ = [

@@ -15,7 +15,6 @@ from roll_core.data.vision import Vision, feature_columns
 from roll_core.inference import Completion, GenerationRequest
 from roll_core.transport import Transport
 
-TOKEN_COLUMNS = ("prompts", "responses", "infer_log_probs")
 TEXT_COLUMN = "response_text"
 NO_ROWS = RowRemoteBatch((), ())
 

@@ -15,6 +15,23 @@ import torch
 Index = slice | Sequence[int] | np.ndarray[Any, Any] | torch.Tensor
 
 
+def row_numbers(rows: Any, length: int) -> np.ndarray[Any, Any]:
+    """Rows chosen by integer indices or by a boolean mask, as numbers from 0 on.
+
+    Raises:
+        IndexError: a mask of another length, or an index beyond the rows.
+    """
+    picked = np.asarray(rows)
+    if picked.dtype == bool:
+        if len(picked) != length:
+            raise IndexError(f"a mask of {len(picked)} for {length} rows")
+        picked = np.flatnonzero(picked)
+    picked = picked.astype(np.int64)
+    if len(picked) and (picked.min() < -length or picked.max() >= length):
+        raise IndexError(f"row {int(picked.min())}..{int(picked.max())} of a batch of {length}")
+    return picked % max(length, 1)
+
+
 def permutation(order: Index, num_rows: int) -> np.ndarray[Any, Any]:
     """An order of rows as an array.
 
@@ -55,12 +72,6 @@ class DataProto:
         if clash:
             raise ValueError(f"columns given both as tensors and as objects: {', '.join(sorted(clash))}")
 
-    @classmethod
-    def from_rows(cls, rows: Sequence[Mapping[str, Any]]) -> DataProto:
-        """A batch of object columns only, one per key of the rows; a row without a key has None there."""
-        names = {name: None for row in rows for name in row}
-        return cls(non_tensor_batch={name: [row.get(name) for row in rows] for name in names})
-
     @property
     def columns(self) -> list[str]:
         """Names of all columns, tensors first."""
@@ -96,15 +107,7 @@ class DataProto:
         """Rows by a slice, integer indices (negative ones count from the end) or a boolean mask."""
         if isinstance(rows, slice):
             return self._map(lambda column: column[rows])
-        picked = np.asarray(rows)
-        if picked.dtype == bool:
-            if len(picked) != len(self):
-                raise IndexError(f"a mask of {len(picked)} for {len(self)} rows")
-            picked = np.flatnonzero(picked)
-        picked = picked.astype(np.int64)
-        if len(picked) and (picked.min() < -len(self) or picked.max() >= len(self)):
-            raise IndexError(f"row {int(picked.min())}..{int(picked.max())} of a batch of {len(self)}")
-        picked = picked % max(len(self), 1)
+        picked = row_numbers(rows, len(self))
         as_tensor = torch.from_numpy(picked)
         return self._map(lambda column: column[as_tensor] if isinstance(column, torch.Tensor) else column[picked])
 
@@ -195,16 +198,6 @@ class DataProto:
         for row, value in enumerate(self[name]):
             groups.setdefault(value.item() if isinstance(value, torch.Tensor) else value, []).append(row)
         return {value: self.index(rows) for value, rows in groups.items()}
-
-    def pad_to_multiple(self, divisor: int) -> tuple[DataProto, int]:
-        """Append copies of the first rows until the length divides; returns how many were appended."""
-        missing = -len(self) % divisor
-        if missing == 0:
-            return self, 0
-        if len(self) == 0:
-            raise ValueError("an empty batch cannot be padded")
-        order = np.concatenate([np.arange(len(self)), np.arange(missing) % len(self)])
-        return self.index(order), missing
 
     def to(self, device: torch.device | str) -> DataProto:
         """Tensors moved to a device."""

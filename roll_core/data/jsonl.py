@@ -14,7 +14,7 @@ from roll_core.data.rows import Columns, Row, problem_at, read_row
 from roll_core.data.tags import nearest, tag_routes
 from roll_core.errors import DataError, Problem
 
-__all__ = ["Columns", "Row", "check_files", "find_file", "load_rows", "read_files", "tag_routes"]
+__all__ = ["Columns", "Row", "find_file", "load_rows", "read_files", "tag_routes"]
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -41,16 +41,6 @@ def load_rows(
     if reading.problems:
         raise DataError(describe(reading.problems, limit))
     return reading.rows
-
-
-def check_files(
-    file_names: str | Sequence[str],
-    dataset_dir: str = "",
-    tag_to_domain: Mapping[str, str] | None = None,
-    columns: Columns | None = None,
-) -> list[Problem]:
-    """Every problem that `load_rows` would refuse the files for; empty if there is none."""
-    return read_files(file_names, dataset_dir, tag_to_domain, columns)[1]
 
 
 def read_files(

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from roll_core.data.column_cache import ColumnCache
-from roll_core.data.data_proto import DataProto, Index, permutation
+from roll_core.data.data_proto import DataProto, Index, permutation, row_numbers
 from roll_core.errors import RollError
 from roll_core.transport import FieldSchema, RowHandle, Transport
 
@@ -72,7 +72,7 @@ class RowRemoteBatch:
         """Rows by a slice, integer indices (negative ones count from the end) or a boolean mask."""
         if isinstance(rows, slice):
             return self._map(lambda ids: ids[rows])
-        numbers = _row_numbers(rows, len(self)).tolist()
+        numbers = row_numbers(rows, len(self)).tolist()
         return self._map(lambda ids: tuple(ids[number] for number in numbers))
 
     def slice(self, start: int | None = None, stop: int | None = None, step: int | None = None) -> RowRemoteBatch:
@@ -265,18 +265,6 @@ class Lease:
 
 def _fields_of(block: RowHandle, names: set[str]) -> RowHandle:
     return RowHandle(block.row_ids, tuple(one for one in block.schema if one.name in names))
-
-
-def _row_numbers(rows: Any, length: int) -> np.ndarray[Any, Any]:
-    picked = np.asarray(rows)
-    if picked.dtype == bool:
-        if len(picked) != length:
-            raise IndexError(f"a mask of {len(picked)} for {length} rows")
-        picked = np.flatnonzero(picked)
-    picked = picked.astype(np.int64)
-    if len(picked) and (picked.min() < -length or picked.max() >= length):
-        raise IndexError(f"row {int(picked.min())}..{int(picked.max())} of a batch of {length}")
-    return picked
 
 
 def _check_same(first: Mapping[str, FieldSchema], other: Mapping[str, FieldSchema]) -> None:

@@ -1,4 +1,4 @@
-"""Which requests no engine can serve, whatever it is."""
+"""Which requests engines cannot serve, whichever they are."""
 
 from __future__ import annotations
 
@@ -35,3 +35,24 @@ def check_request(request: GenerationRequest, vocab_size: int, limits: Iterable[
                 f"{who}: prompt of {len(prompt)} and max_new_tokens {request.params.max_new_tokens} make {longest} "
                 f"tokens; {reader} at most {limit}"
             )
+
+
+def check_package_request(
+    request: GenerationRequest, engine: str, vocab_size: int, max_length: int, has_tokenizer: bool, coldest: float
+) -> None:
+    """Refuse what `check_request` does, and what engines that are packages of their own cannot serve.
+
+    Args:
+        engine: its name, for messages.
+        max_length: the most tokens that it reads, prompt included.
+        coldest: at lower temperatures, except 0, it samples at another one than was asked.
+
+    Raises:
+        BadRequest: names the request and what is wrong.
+    """
+    check_request(request, vocab_size, [(max_length, "the engine reads")])
+    who, params = f"request '{request.request_id}'", request.params
+    if params.stop and not has_tokenizer:
+        raise BadRequest(f"{who} has stop strings, and the model's folder has no tokenizer")
+    if 0 < params.temperature < coldest:
+        raise BadRequest(f"{who}: temperature is {params.temperature}\n  allowed by {engine}: 0, or {coldest} and more")

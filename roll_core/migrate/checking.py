@@ -6,7 +6,8 @@ import tempfile
 from pathlib import Path
 
 from roll_core.config.compose import read_config
-from roll_core.config.plan import Request, make_plan
+from roll_core.config.plan import Request
+from roll_core.config.planning import make_plan
 from roll_core.errors import Problem
 from roll_core.plugins import Registry
 

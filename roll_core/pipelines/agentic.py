@@ -25,14 +25,6 @@ class EpisodeReporter(Reporter):
         if self.config.rollout_dump_dir:
             write_lines(Path(self.config.rollout_dump_dir) / f"{name}.jsonl", records(episodes, dialogue))
 
-    def played(self, step: int, metrics: dict[str, float], num_episodes: int) -> None:
-        """Held-out episodes have been played."""
-        success = metrics["val/success"]
-        if self.first_accuracy is None:
-            self.first_accuracy = success
-        self.last_accuracy = success
-        self.display.notice(f"step {step}: {success:.1%} of {num_episodes} held-out episodes succeed")
-
 
 class AgenticPipeline(RlvrPipeline):
     """`RlvrPipeline.step` is its story too; this says where rows come from, and what a validation is.
@@ -78,6 +70,6 @@ class AgenticPipeline(RlvrPipeline):
                 self.held_out.order.drawn = 0
                 episodes, faults = self.held_out.collect(f"val/{step}")
         metrics = validation_metrics(episodes) | {f"val/{name}": value for name, value in faults.items()}
-        self.reporter.played(step, metrics, len(episodes))
+        self.reporter.measured(step, metrics["val/success"], f"{len(episodes)} held-out episodes succeed")
         self.reporter.episodes(f"val-{step:06d}", episodes, self.dialogue)
         return metrics

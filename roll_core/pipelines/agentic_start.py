@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from roll_core.config.agentic import CustomEnv, EnvManagerConfig
-from roll_core.config.environment import role_environment
+from roll_core.config.agentic import EnvManagerConfig
 from roll_core.config.schema import AgenticConfig, DataArgs, GeneratingArgs
 from roll_core.display import RunDisplay
-from roll_core.objects import our_name, resolve_object
-from roll_core.pipelines.launch import Setting, worker_spec
+from roll_core.objects import resolve_object
+from roll_core.pipelines.environments import MakeEnvironments, environments_of, style_of
+from roll_core.pipelines.launch import Setting
 from roll_core.pipelines.start import Outcome, Recipe, Started, make_parts, run_pipeline
 
 if TYPE_CHECKING:
@@ -26,15 +25,7 @@ if TYPE_CHECKING:
     from roll_core.rollout.env_dialogue import Dialogue
     from roll_core.rollout.env_episode import Style
     from roll_core.rollout.env_groups import GroupOrder
-    from roll_core.rollout.env_pool import Environments
-    from roll_core.rollout.env_process import Kind
-
-MAX_STEPS = 20
-"""Turns of an episode where the config says nothing."""
-
-
-Place = Callable[[EnvManagerConfig], "Environments"]
-"""Makes a manager's environments, wherever they live."""
+    from roll_core.rollout.environments import Environments
 
 
 @dataclass(frozen=True)
@@ -50,11 +41,11 @@ def run_agentic(setting: Setting, display: RunDisplay) -> Outcome:
     """Run an agentic config; raises as `run_rlvr`."""
     config = setting.config
     assert isinstance(config, AgenticConfig), "other kinds of config have recipes of their own"
-    return run_pipeline(setting, display, Recipe(partial(read_words, config), partial(_assemble, config)))
+    return run_pipeline(setting, display, Recipe(lambda notify: read_words(config), partial(_assemble, config)))
 
 
-def read_words(config: AgenticConfig, notify: Callable[[str], None]) -> Words:
-    """Read the model's tokenizer; for a `Recipe`."""
+def read_words(config: AgenticConfig) -> Words:
+    """Read the model's tokenizer."""
     from transformers import AutoTokenizer
 
     from roll_core.rollout.env_dialogue import Dialogue
@@ -75,11 +66,11 @@ def _assemble(config: AgenticConfig, started: Started, words: Words) -> AgenticP
     if len(engines) > 1:
         # The others take over: a death is no reason to end whatever the run waits for.
         waiter.unwatch(engines)
-    place = partial(environments_of, config, started.setting)
+    make_environments = partial(environments_of, config, started.setting)
 
     def make(purpose: str, is_free: bool) -> EnvCollector | AsyncEnvCollector:
         maker = make_async_collector if is_free else make_collector
-        return maker(config, engines, waiter, words, purpose, notify, place)
+        return maker(config, engines, waiter, words, purpose, notify, make_environments)
 
     collector, held_out = make("train", config.is_free), None
     if config.val_env_manager is not None:
@@ -102,20 +93,19 @@ def make_collector(
     waiter: Waiter,
     words: Words,
     purpose: str,
-    notify: Callable[[str], None] = lambda text: None,
-    place: Place | None = None,
+    notify: Callable[[str], None],
+    make_environments: MakeEnvironments,
 ) -> EnvCollector:
     """Collects the episodes of a purpose in lockstep; each purpose has seeds of its own.
 
-    "train" and "rollout" play in the environments of `train_env_manager`, "val" in those of `val_env_manager`. They
-    live beside this process, or where `place` puts them.
+    "train" and "rollout" play in the environments of `train_env_manager`, "val" in those of `val_env_manager`.
     """
     from roll_core.rollout.env_collector import EnvCollector
     from roll_core.rollout.env_rollout import EnvRollout
 
-    stage = _stage(config, words, purpose, place or partial(pool_of, config))
+    stage = _stage(config, words, purpose, make_environments)
     manager, dialogue = stage.manager, words.dialogue
-    rollout = EnvRollout(engines, stage.pool, waiter, dialogue, stage.styles, config.seed, notify, most_running(config))
+    rollout = EnvRollout(engines, stage.pool, waiter, dialogue, stage.styles, config.seed, notify, config.most_running)
     return EnvCollector(
         rollout,
         stage.order,
@@ -135,13 +125,13 @@ def make_async_collector(
     words: Words,
     purpose: str,
     notify: Callable[[str], None],
-    place: Place,
+    make_environments: MakeEnvironments,
 ) -> AsyncEnvCollector:
     """Collects the episodes of a purpose at a free pace; those of the training while it trains, as the config says."""
     from roll_core.rollout.env_async_collector import AsyncEnvCollector
     from roll_core.rollout.env_flow import EpisodeFlow, GroupShape
 
-    stage = _stage(config, words, purpose, place)
+    stage = _stage(config, words, purpose, make_environments)
     manager = stage.manager
     flow = EpisodeFlow(
         engines,
@@ -155,16 +145,11 @@ def make_async_collector(
         GroupShape(manager.group_size, manager.group_size_redundancy, manager.num_env_groups),
         drops=stage.drops,
         notify=notify,
-        most_running=most_running(config),
+        most_running=config.most_running,
     )
     if purpose != "train":
         return AsyncEnvCollector(flow, stage.num_groups, 0)
     return AsyncEnvCollector(flow, stage.num_groups, config.async_generation_ratio, config.num_redundant_groups)
-
-
-def most_running(config: AgenticConfig) -> int | None:
-    """Requests that an engine has at most. Only where it is written: engines have bounds of their own."""
-    return config.max_running_requests if "max_running_requests" in config.model_fields_set else None
 
 
 @dataclass(frozen=True)
@@ -180,7 +165,7 @@ class _Stage:
     drops: GroupFilter | None
 
 
-def _stage(config: AgenticConfig, words: Words, purpose: str, place: Place) -> _Stage:
+def _stage(config: AgenticConfig, words: Words, purpose: str, make_environments: MakeEnvironments) -> _Stage:
     from roll_core.pipelines.sampling import sampling_params
     from roll_core.rollout.env_groups import GroupOrder, tags_of_groups
 
@@ -196,94 +181,13 @@ def _stage(config: AgenticConfig, words: Words, purpose: str, place: Place) -> _
     tags = tags_of_groups(manager.tags, manager.num_env_groups, manager.num_groups_partition)
     return _Stage(
         manager,
-        place(manager),
+        make_environments(manager),
         {tag: style_of(config, tag) for tag in manager.tags},
         GroupOrder(tags, config.seed, purpose),
         sampling_params(sampling, words.stop_token_ids),
         batch_size // manager.group_size,
         _filter(config, manager, "val" if purpose == "val" else "train"),
     )
-
-
-def pool_of(config: AgenticConfig, manager: EnvManagerConfig) -> Environments:
-    """Environments in processes beside this one."""
-    from roll_core.rollout.env_pool import EnvPool
-
-    number = num_processes(config, manager)
-    return EnvPool(kinds_of(config, manager), number, config.env_monitor.hung_timeout, limits_of(config, manager))
-
-
-def environments_of(config: AgenticConfig, setting: Setting, manager: EnvManagerConfig) -> Environments:
-    """Where environments live: in processes beside the driver, or in workers that are dealt to the nodes of the run.
-
-    Workers are as many as the manager's `world_size`, where that is more than one, else one for each of several nodes.
-    """
-    from roll_core.cluster.nodes import Place as WorkerPlace
-    from roll_core.cluster.nodes import cluster_nodes
-    from roll_core.rollout.env_remote import launch_environments
-
-    count = manager.world_size or 1
-    if count == 1 and config.node_count == 1:
-        return pool_of(config, manager)
-    nodes = cluster_nodes(setting.platform, config.node_count, config.devices_per_node(setting.platform))
-    count = count if count > 1 else len(nodes)
-    settings = {
-        "num_processes": max(1, -(-num_processes(config, manager) // count)),
-        "deadline_s": config.env_monitor.hung_timeout,
-        # A bound for all is kept by each keeping its part of it.
-        "limits": {tag: max(1, limit // count) for tag, limit in limits_of(config, manager).items()},
-    }
-    return launch_environments(
-        [worker_spec(setting, manager.name or "env_manager", manager, rank, count, "") for rank in range(count)],
-        [WorkerPlace(nodes[rank % len(nodes)], ()) for rank in range(count)],
-        setting.platform,
-        role_environment(config, manager, manager.name or "env_manager", setting.platform),
-        kinds_of(config, manager),
-        settings,
-    )
-
-
-def kinds_of(config: AgenticConfig, manager: EnvManagerConfig) -> Mapping[str, Kind]:
-    """What the environments of each tag are made from."""
-    from roll_core.rollout.env_process import Kind
-
-    found = {}
-    for tag in manager.tags:
-        env = config.custom_envs[tag]
-        found[tag] = Kind(env.env_type or tag, dict(env.env_config), env.use_thread_lock)
-    return found
-
-
-def style_of(config: AgenticConfig, tag: str) -> Style:
-    """How a model plays in the environments of a tag."""
-    from roll_core.rollout.env_episode import Style
-
-    env: CustomEnv = config.custom_envs[tag]
-    limit = (config.actor_infer.generating_args or GeneratingArgs()).max_new_tokens or config.row_length
-    return Style(
-        tag=tag,
-        is_stepwise=our_name(env.env_manager_cls or "traj") == "step",
-        max_steps=env.max_steps or MAX_STEPS,
-        max_tokens_per_step=env.max_tokens_per_step or limit,
-        sequence_length=config.row_length,
-        system_template=env.agent_system_template,
-        agent_template=env.agent_template,
-        history_length=5 if env.history_length is None else env.history_length,
-    )
-
-
-def num_processes(config: AgenticConfig, manager: EnvManagerConfig) -> int:
-    """Processes that environments share: as many as `max_env_num_per_worker` needs, else one per core, at most 8."""
-    count = manager.num_env_groups * manager.num_members
-    each = manager.max_env_num_per_worker
-    number = -(-count // each) if each else min(8, len(os.sched_getaffinity(0)))
-    return max(1, min(number, count))
-
-
-def limits_of(config: AgenticConfig, manager: EnvManagerConfig) -> Mapping[str, int]:
-    """How many environments of a tag may be at work at once, where the config says so."""
-    given = {tag: config.custom_envs[tag].max_env_step_concurrent for tag in manager.tags}
-    return {tag: limit for tag, limit in given.items() if limit}
 
 
 def _filter(config: AgenticConfig, manager: EnvManagerConfig, mode: str) -> GroupFilter | None:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from roll_core.cluster.calls import Call, Waiter
 from roll_core.cluster.group import WorkerGroup
+from roll_core.cluster.infer_worker import InferWorker
 from roll_core.cluster.nodes import Node, Place, place
+from roll_core.cluster.reward_workers import JudgeActor, RewardActor
 from roll_core.cluster.spec import WorkerSpec
-from roll_core.cluster.worker import InferWorker, JudgeActor, RewardActor, TrainWorker
+from roll_core.cluster.train_worker import TrainWorker
 from roll_core.config.environment import role_environment
 from roll_core.config.judges import judge_engine, judge_prompt, judge_sampling, judge_template
 from roll_core.config.resolution import reference_of
@@ -142,8 +144,8 @@ def set_up(crew: Crew | Engines, waiter: Waiter, plans: Mapping[str, TrainPlan])
     calls: list[Call] = crew.actor_infer.submit("start")
     tests = [call for group in crew.rewards.values() for call in group.submit("self_test")]
     for group, facts in zip(crew.trainers, waiter.wait(firsts)):
-        port = facts["port"] if len(group) > 1 else 0
-        calls += group.submit("setup", facts["address"], port, plans.get(group.role))
+        port = facts.port if len(group) > 1 else 0
+        calls += group.submit("setup", facts.address, port, plans.get(group.role))
     waiter.wait(calls)
     complaints = [line for lines in waiter.wait(tests) for line in lines]
     if complaints:

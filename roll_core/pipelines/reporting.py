@@ -67,13 +67,16 @@ class Reporter:
         if path is not None:
             self.display.checkpoint(path)
 
-    def validated(self, step: int, metrics: Mapping[str, float], samples: Sequence[Sample]) -> None:
-        """The held-out problems have been answered."""
-        accuracy = metrics["val_correct/all/mean"]
+    def measured(self, step: int, accuracy: float, of_what: str) -> None:
+        """Keep the share that a validation came to, and say of what it is one."""
         if self.first_accuracy is None:
             self.first_accuracy = accuracy
         self.last_accuracy = accuracy
-        self.display.notice(f"step {step}: {accuracy:.1%} of {len(samples)} held-out answers are right")
+        self.display.notice(f"step {step}: {accuracy:.1%} of {of_what}")
+
+    def validated(self, step: int, metrics: Mapping[str, float], samples: Sequence[Sample]) -> None:
+        """The held-out problems have been answered."""
+        self.measured(step, metrics["val_correct/all/mean"], f"{len(samples)} held-out answers are right")
         if self.config.rollout_dump_dir:
             write_lines(Path(self.config.rollout_dump_dir) / f"val-{step:06d}.jsonl", map(record_of_sample, samples))
 

@@ -16,7 +16,7 @@ from roll_core.data import DataProto
 from roll_core.pipelines.agentic_shaping import EpisodeShaper
 from roll_core.pipelines.delivery import Delivery
 from roll_core.pipelines.launch import Crew
-from roll_core.pipelines.recovery import Recovery
+from roll_core.pipelines.recovery import Recovery, Rollouts
 from roll_core.pipelines.remote_rollout import RemoteRollout, remote_rollout
 from roll_core.pipelines.reporting import Reporter
 from roll_core.pipelines.sampling import training_temperature
@@ -30,8 +30,8 @@ from roll_core.rollout.sample import to_batch
 from roll_core.rollout.weight_update import WeightUpdate
 
 
-class Source(Protocol):
-    """Where a step's rollouts come from."""
+class Source(Rollouts, Protocol):
+    """Where a step's rollouts come from; a checkpoint holds where it is."""
 
     def __call__(self, step: int) -> tuple[list[Any], dict[str, float]]:
         """Rollouts of a full batch, and how they came about."""

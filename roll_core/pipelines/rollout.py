@@ -84,7 +84,7 @@ def run_rollout(setting: Setting, display: RunDisplay) -> Outcome:
     """
     config, started = setting.config, time.monotonic()
     display.phase("reading prompts")
-    plan = make_plan(config, display.notice)
+    plan = make_plan(setting, display.notice)
     folder = RolloutFolder(rollout_dir(config), plan.prefix, plan.identity)
     done = folder.open(bool(config.resume_from_checkpoint))
     left = [step for step in range(1, plan.steps.num_steps + 1) if step not in done]
@@ -114,8 +114,9 @@ def run_rollout(setting: Setting, display: RunDisplay) -> Outcome:
     return Outcome(plan.steps.num_steps, None, None, seconds, None, locations, counting.lines())
 
 
-def make_plan(config: PPOConfig, notify: Callable[[str], None]) -> Plan:
+def make_plan(setting: Setting, notify: Callable[[str], None]) -> Plan:
     """What a config asks for; reads prompts and tokenizer."""
+    config = setting.config
     if isinstance(config, RLVRConfig):
         from roll_core.pipelines.rollout_prompts import PromptPlan
 
@@ -124,7 +125,7 @@ def make_plan(config: PPOConfig, notify: Callable[[str], None]) -> Plan:
     from roll_core.pipelines.rollout_episodes import EpisodePlan
 
     assert isinstance(config, AgenticConfig), "other kinds of config have nothing to generate"
-    return EpisodePlan(config)
+    return EpisodePlan(config, setting)
 
 
 def _generate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from roll_core.cluster.calls import Waiter
@@ -10,7 +11,8 @@ from roll_core.config.rollout_steps import RolloutSteps, episode_steps
 from roll_core.config.schema import AgenticConfig
 from roll_core.display import Sample
 from roll_core.pipelines.agentic_start import Words, make_collector, read_words
-from roll_core.pipelines.launch import Engines
+from roll_core.pipelines.environments import environments_of
+from roll_core.pipelines.launch import Engines, Setting
 from roll_core.pipelines.rollout import Record
 from roll_core.pipelines.rollout_summary import Verdict
 from roll_core.rollout.env_batch import episode_metrics, records
@@ -22,9 +24,9 @@ class EpisodePlan:
 
     prefix = "episodes"
 
-    def __init__(self, config: AgenticConfig) -> None:
-        self.config = config
-        self.words = read_words(config, lambda text: None)
+    def __init__(self, config: AgenticConfig, setting: Setting) -> None:
+        self.config, self.setting = config, setting
+        self.words = read_words(config)
         self.steps: RolloutSteps = episode_steps(config)
         sampling = config.actor_infer.generating_args
         self.identity: Mapping[str, Any] = {
@@ -42,7 +44,10 @@ class EpisodePlan:
         if len(engines.actor_infer) > 1:
             # The others take over: a death is no reason to end whatever the run waits for.
             waiter.unwatch(engines.actor_infer)
-        collector = make_collector(self.config, engines.actor_infer, waiter, self.words, "rollout", notify)
+        make_environments = partial(environments_of, self.config, self.setting)
+        collector = make_collector(
+            self.config, engines.actor_infer, waiter, self.words, "rollout", notify, make_environments
+        )
         return EpisodeSource(collector, self.words, self.steps)
 
     def verdict(self, record: Record) -> Verdict:

@@ -48,9 +48,8 @@ class PromptPlan:
     def source(self, engines: Engines, waiter: Waiter, notify: Callable[[str], None]) -> PromptSource:
         """Generates with these engines, and scores with these rewards."""
         config, rewards = self.config, RewardRouter(engines.rewards, notify)
-        most_running = config.max_running_requests if "max_running_requests" in config.model_fields_set else None
         tokenizer = self.inputs.tokenizer
-        scheduler = RolloutScheduler(engines.actor_infer, rewards, waiter, tokenizer, config.seed, most_running)
+        scheduler = RolloutScheduler(engines.actor_infer, rewards, waiter, tokenizer, config.seed, config.most_running)
         return PromptSource(scheduler, self.inputs, self.steps, self.params)
 
     def verdict(self, record: Record) -> Verdict:

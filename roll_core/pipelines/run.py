@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from roll_core.config.agentic import AgenticConfig
 from roll_core.config.compose import read_config
 from roll_core.config.locate import find_file
-from roll_core.config.pipeline import BaseConfig, PPOConfig
+from roll_core.config.pipeline import BaseConfig
+from roll_core.config.policy import PPOConfig
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.runnable import require_read
 from roll_core.display import RunDisplay

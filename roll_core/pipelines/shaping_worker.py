@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from roll_core.cluster.spec import WorkerSpec
-from roll_core.cluster.worker import _Worker, load_tokenizer
+from roll_core.cluster.worker import Worker, load_tokenizer
 from roll_core.config.schema import RLVRConfig
 from roll_core.data import DataProto
 from roll_core.data.answers import TEXT_COLUMN, RowStore
@@ -155,7 +155,7 @@ def _batch(reader: BatchReader, rollout: RemoteRollout, config: RLVRConfig) -> D
     return DataProto(tensors, facts.non_tensor_batch, facts.meta_info)
 
 
-class ShapingWorker(_Worker):
+class ShapingWorker(Worker):
     """A `RemoteShaper` in a process of its own, without a device."""
 
     def __init__(self, spec: WorkerSpec, config: RLVRConfig) -> None:

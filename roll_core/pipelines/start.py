@@ -25,8 +25,13 @@ from roll_core.trackers import RunInfo, RunTrackers, open_trackers, read_metrics
 from roll_core.training import TrainPlan
 
 if TYPE_CHECKING:
-    from roll_core.pipelines.rlvr import Parts, RlvrPipeline
+    from roll_core.pipelines.agentic_shaping import EpisodeShaper
+    from roll_core.pipelines.reporting import Reporter
+    from roll_core.pipelines.rlvr import Parts, RlvrPipeline, Source
+    from roll_core.pipelines.shaping import Shaper
+    from roll_core.pipelines.validation import Validation
     from roll_core.rollout.answer_shelf import AnswerShelf
+    from roll_core.rollout.scheduler import RolloutScheduler
 
 Prepared = TypeVar("Prepared")
 
@@ -139,12 +144,10 @@ def run_pipeline(setting: Setting, display: RunDisplay, recipe: Recipe[Prepared]
 
 def train_plans(config: PPOConfig) -> dict[str, TrainPlan]:
     """How many optimiser steps each trained role will take, for its schedule."""
-    from roll_core.pipelines.weighting import rows_per_mini_batch
-
     plans = {}
     for name, role, epochs in (("actor_train", config.actor_train, config.ppo_epochs), ("critic", config.critic, 1)):
         if role is not None:
-            each = -(-config.samples_per_step // rows_per_mini_batch(role)) * epochs
+            each = -(-config.samples_per_step // role.mini_batch_size) * epochs
             plans[name] = TrainPlan(max(1, config.max_steps) * each, config.max_grad_norm)
     return plans
 
@@ -169,12 +172,12 @@ def tracker_info(config: PPOConfig, display: RunDisplay, resumed_step: int | Non
 def make_parts(
     started: Started,
     *,
-    collector: Any,
-    shaper: Any,
+    collector: Source,
+    shaper: Shaper | EpisodeShaper,
     pad_token_id: int,
     tokenizer: Any,
-    validation: Any = None,
-    reporter_class: Any = None,
+    validation: Validation | None = None,
+    reporter_class: type[Reporter] | None = None,
 ) -> Parts:
     """The parts of a pipeline: those given, and those that are alike in all of them."""
     from roll_core.pipelines.recovery import Recovery
@@ -209,9 +212,9 @@ def _assemble(config: RLVRConfig, started: Started, inputs: Inputs) -> RlvrPipel
 
     crew, display = started.crew, started.display
     rewards = RewardRouter(crew.rewards, display.notice)
-    # Only where it is written: engines have bounds of their own, and a second one makes last bits depend on time.
-    most_running = config.max_running_requests if "max_running_requests" in config.model_fields_set else None
-    scheduler = RolloutScheduler(crew.actor_infer, rewards, started.waiter, inputs.tokenizer, config.seed, most_running)
+    scheduler = RolloutScheduler(
+        crew.actor_infer, rewards, started.waiter, inputs.tokenizer, config.seed, config.most_running
+    )
     shelf = _shelf(config, inputs, started)
     return RlvrPipeline(
         make_parts(
@@ -236,7 +239,7 @@ def _shelf(config: RLVRConfig, inputs: Inputs, started: Started) -> AnswerShelf 
     return AnswerShelf(delivery.transport, delivery.at_end, folder, has_images)
 
 
-def _collector(config: RLVRConfig, inputs: Inputs, scheduler: Any, shelf: AnswerShelf | None) -> Any:
+def _collector(config: RLVRConfig, inputs: Inputs, scheduler: RolloutScheduler, shelf: AnswerShelf | None) -> Source:
     from roll_core.pipelines.sampling import sampling_params
     from roll_core.rollout.async_collector import AsyncCollector
     from roll_core.rollout.collector import Collector, QueryFilters
@@ -253,7 +256,9 @@ def _collector(config: RLVRConfig, inputs: Inputs, scheduler: Any, shelf: Answer
     return AsyncCollector(flow, config.rollout_batch_size, config.async_generation_ratio, extra)
 
 
-def _validation(config: RLVRConfig, inputs: Inputs, scheduler: Any, shelf: AnswerShelf | None) -> Any:
+def _validation(
+    config: RLVRConfig, inputs: Inputs, scheduler: RolloutScheduler, shelf: AnswerShelf | None
+) -> Validation | None:
     from roll_core.pipelines.sampling import sampling_params
     from roll_core.pipelines.validation import Validation
 

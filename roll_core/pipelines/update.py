@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from roll_core.algorithms.losses import ValueLoss
 from roll_core.cluster.calls import Waiter
@@ -10,7 +10,7 @@ from roll_core.cluster.group import WorkerGroup
 from roll_core.config.schema import PPOConfig, WorkerConfig
 from roll_core.data import DataProto
 from roll_core.pipelines.delivery import Delivery
-from roll_core.pipelines.minibatches import shares
+from roll_core.pipelines.minibatches import Rows, shares
 from roll_core.pipelines.weighting import MiniBatch, policy_batches, policy_loss, sent, tokens_of, value_batches
 
 
@@ -27,18 +27,17 @@ class PolicyUpdate:
         The batch is cut into mini-batches here, unless a worker has done that.
         """
         history = []
-        cuts = self._cut(batch, step) if isinstance(batch, DataProto) else batch
-        for mini in cuts:
+        for mini in self._mini_batches(batch, step):
             parts = self.delivery.shares(mini.rows, shares(mini.lengths, len(self.trainer)))
             results = self.waiter.wait(self.trainer.scatter("train_step", parts, self.loss))
             metrics, seconds = results[0]
             history.append(metrics | {"actor/backward_seconds": seconds, "actor/rows_trained": float(len(mini.rows))})
         return average(history) | {"actor/backward_steps": float(len(history))} | named_for_users(history)
 
-    def _cut(self, batch: DataProto, step: int) -> Iterator[MiniBatch]:
-        whole = self.delivery.whole(batch.select(sent(batch.columns)))
-        for rows, mini in policy_batches(self.config, self.loss, batch, step):
-            yield MiniBatch(self.delivery.part(whole, rows, mini), tokens_of(mini))
+    def _mini_batches(self, batch: DataProto | Sequence[MiniBatch], step: int) -> Iterable[MiniBatch]:
+        if not isinstance(batch, DataProto):
+            return batch
+        return delivered(self.delivery, batch, policy_batches(self.config, self.loss, batch, step))
 
 
 class ValueUpdate:
@@ -53,18 +52,24 @@ class ValueUpdate:
     def __call__(self, batch: DataProto | Sequence[MiniBatch], step: int) -> dict[str, float]:
         """Metrics averaged over the optimiser steps, under critic/."""
         history = []
-        cuts = self._cut(batch, step) if isinstance(batch, DataProto) else batch
-        for mini in cuts:
+        for mini in self._mini_batches(batch, step):
             parts = self.delivery.shares(mini.rows, shares(mini.lengths, len(self.critic)))
             results = self.waiter.wait(self.critic.scatter("train_step", parts, self.loss))
             history.append(results[0][0])
         averaged = average(history)
         return {name if name.startswith("critic/") else f"critic/{name}": value for name, value in averaged.items()}
 
-    def _cut(self, batch: DataProto, step: int) -> Iterator[MiniBatch]:
-        whole = self.delivery.whole(batch.select(sent(batch.columns)))
-        for rows, mini in value_batches(self.config, self.role, batch, step):
-            yield MiniBatch(self.delivery.part(whole, rows, mini), tokens_of(mini))
+    def _mini_batches(self, batch: DataProto | Sequence[MiniBatch], step: int) -> Iterable[MiniBatch]:
+        if not isinstance(batch, DataProto):
+            return batch
+        return delivered(self.delivery, batch, value_batches(self.config, self.role, batch, step))
+
+
+def delivered(delivery: Delivery, batch: DataProto, cut: Iterable[tuple[Rows, DataProto]]) -> Iterator[MiniBatch]:
+    """A batch's mini-batches, given as rows of the batch and what trainers need of these, in the way they travel."""
+    whole = delivery.whole(batch.select(sent(batch.columns)))
+    for rows, mini in cut:
+        yield MiniBatch(delivery.part(whole, rows, mini), tokens_of(mini))
 
 
 def average(history: list[dict[str, float]]) -> dict[str, float]:

@@ -39,7 +39,7 @@ def policy_batches(
     config: PPOConfig, loss: PolicyLoss, batch: DataProto, step: int
 ) -> Iterator[tuple[Rows, DataProto]]:
     """For each optimiser step of the actor: which rows of the batch, and these rows with what the loss needs."""
-    rows_each = rows_per_mini_batch(config.actor_train)
+    rows_each = config.actor_train.mini_batch_size
     for rows in mini_batches(len(batch), rows_each, config.ppo_epochs, seed=config.seed + step):
         mini = _weighted(config, loss, batch.index(rows))
         kept = rows_to_send(loss, mini)
@@ -50,7 +50,7 @@ def value_batches(
     config: PPOConfig, role: WorkerConfig, batch: DataProto, step: int
 ) -> Iterator[tuple[Rows, DataProto]]:
     """For each optimiser step of the critic: which rows of the batch, and these rows with what its loss needs."""
-    for rows in mini_batches(len(batch), rows_per_mini_batch(role), 1, seed=config.seed + step):
+    for rows in mini_batches(len(batch), role.mini_batch_size, 1, seed=config.seed + step):
         mini = batch.index(rows)
         weights = token_weights(mini["final_response_mask"], "seq-mean-token-mean")
         kept = [*sent(mini.columns), "returns", "values"]
@@ -91,12 +91,6 @@ def rows_to_send(loss: PolicyLoss, mini: DataProto) -> Rows:
     """
     rows: Rows = np.flatnonzero(loss.rows_that_matter(mini.batch).numpy())
     return rows if len(rows) else np.zeros(1, dtype=np.int64)
-
-
-def rows_per_mini_batch(role: WorkerConfig) -> int:
-    """Rows of one optimiser step over all ranks."""
-    training = role.training_args
-    return training.per_device_train_batch_size * training.gradient_accumulation_steps * max(1, role.world_size or 1)
 
 
 def policy_loss(config: PPOConfig) -> PolicyLoss:

@@ -3,21 +3,33 @@ r"""The option that a response chooses: a letter in a box, after "the answer is"
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 
 from roll_core.rewards.answer import answer_part, last_boxed
 
-_WRAPPER = re.compile(r"\\(?:text(?:bf|it|rm|sf)?|mathrm|mathbf|mathit|mathsf|boldsymbol|bf|rm|left|right|,|;|!|~)")
+_WRAPPER = re.compile(
+    r"\\(?:text(?:bf|it|rm|sf)?|mathrm|mathbf|mathit|mathsf|boldsymbol|bf|rm|left|right|[,;!~ ()\[\]])"
+)
 _LEAD = re.compile(
-    r"(?:the\s{1,4})?(?:correct\s{1,4})?(?:final\s{1,4})?(?:answer|option|choice)(?:\s{1,4}is)?\s{0,4}:?\s{0,4}", re.I
+    r"(?:the\s{1,4})?(?:correct\s{1,4})?(?:final\s{1,4})?(?:answer|option|choice)(?:\s{1,4}is)?\s{0,4}[:\u2013\u2014-]?\s{0,4}",
+    re.I,
 )
 _PHRASE = re.compile(r"answer\s{1,4}is\s{0,4}:?|answer\s{0,4}:", re.IGNORECASE)
-_ALONE = re.compile(r"[(\[]?([A-Za-z])[)\]]?[.:]?")
-# "C: the third", "(C) the third", "C. the third"; and "C the third", unless the letter is a word of its own.
+_ALONE = re.compile(r"[(\[]?([A-Za-z])[)\]]?[.:,;!?\u3002]?")
+# Emphasis, quotes and characters without width; an apostrophe within a word stays.
+_AROUND = re.compile(
+    r"[{}$*`\"<>_\u201c\u201d\u200b-\u200d\u2060\ufeff]|(?<![A-Za-z])['\u2018\u2019]|['\u2018\u2019](?![A-Za-z])"
+)
+# "C: the third", "(C) the third", "C. the third", "C, not D", "A because"; and "C the third", unless the letter is a
+# word of its own.
 _WITH_TEXT = re.compile(
-    r"(?:[(\[]([A-Za-z])[)\]]|([A-Za-z])(?:[).:]|\s?[-\u2013]\s)|([B-HJ-Z])(?=\s))(.{0,400})", re.DOTALL
+    r"(?:[(\[]([A-Za-z])[)\]]|([A-Za-z])(?:[):]|\.(?![A-Za-z]\.)|\s?[-\u2013]\s)"
+    r"|([A-Z])(?=,?\s(?:not|because|since|as\sit)\s)|([B-HJ-Z])(?=\s))(.{0,400})",
+    re.DOTALL,
 )
 _SEVERAL = re.compile(r"[(\[]?[A-Z][)\]]?(?:\s{0,4}(?:,|;|/|&|and|or|\s)\s{0,4}[(\[]?[A-Z][)\]]?)+(?![a-z])")
+_SEVERAL_MARKED = re.compile(r"[(\[]?[a-z][)\].]\s{0,4}(?:,|;|/|&|and|or)\s{0,4}[(\[]?[a-z](?:[)\].]|$)", re.IGNORECASE)
 _MAX_CHARACTERS = 500
 
 
@@ -53,10 +65,10 @@ def letter_of(text: str) -> str | None:
     """
     if len(text) > _MAX_CHARACTERS:
         return None
-    plain = _WRAPPER.sub(" ", text)
-    plain = " ".join(re.sub(r"[{}$*`\"]", " ", plain).split())
+    plain = _WRAPPER.sub(" ", unicodedata.normalize("NFKC", text))
+    plain = " ".join(_AROUND.sub(" ", plain).split())
     plain = _LEAD.sub("", plain, count=1) if _LEAD.match(plain) else plain
-    if _SEVERAL.match(plain):
+    if _SEVERAL.match(plain) or _SEVERAL_MARKED.match(plain):
         return None
     alone = _ALONE.fullmatch(plain)
     if alone is not None:
@@ -64,7 +76,7 @@ def letter_of(text: str) -> str | None:
     found = _WITH_TEXT.match(plain)
     if found is None:
         return None
-    return next(letter for letter in found.groups()[:3] if letter).upper()
+    return next(letter for letter in found.groups()[:4] if letter).upper()
 
 
 def reference_problem(ground_truth: str) -> str | None:

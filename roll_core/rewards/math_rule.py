@@ -11,16 +11,11 @@ from typing import ClassVar
 from roll_core.rewards.answer import final_answer, last_boxed
 from roll_core.rewards.base import Reward, RewardSample, Score, Status
 from roll_core.rewards.mathematics import units
-from roll_core.rewards.mathematics.compare import (
-    MAX_CHARACTERS,
-    CannotCompare,
-    UnreadableAnswer,
-    UnreadableReference,
-    quick_verdict,
-    verdict,
-)
+from roll_core.rewards.mathematics.algebra import CannotCompare, UnreadableAnswer, UnreadableReference
+from roll_core.rewards.mathematics.compare import MAX_CHARACTERS, quick_verdict, verdict
+from roll_core.rewards.mathematics.nodes import Items, Matrix, Node, Scalar, Word
 from roll_core.rewards.mathematics.notation import clean
-from roll_core.rewards.mathematics.structure import Items, Matrix, Node, Scalar, Word, read
+from roll_core.rewards.mathematics.structure import read
 
 _PLAIN_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _PLACEHOLDERS = frozenset(
@@ -149,7 +144,8 @@ def _is_prose(cleaned: str, node: Node) -> bool:
     if "\\text" in cleaned or isinstance(node, Items | Matrix):
         return False
     if isinstance(node, Word):
-        return " " in cleaned and node.text != "undefined"
+        # Words with a digit in front are times: 4:30 p.m.
+        return " " in cleaned and node.text != "undefined" and not node.text[:1].isdigit()
     if isinstance(node, Scalar):
         cleaned = units.split_unit(cleaned)[0]
     cleaned = re.sub(r"\\(?:begin|end) ?\{[^{}]*\}", "", cleaned)

@@ -18,8 +18,12 @@ from roll_core.rewards.builtin import BUILTIN_REWARDS, make_reward
 from roll_core.rewards.child import SelfTest, receive_message, send_message
 from roll_core.rewards.nursery import Child, Nursery, describe_exit
 
-# Samples given to a child at once: enough to hide the round trip, few enough that no child is left with a queue.
+# Samples given to a child at once: enough to hide the round trip of a millisecond, and so few that none waits long
+# behind the others though another child is free.
 _CHUNK = 16
+_CHUNK_S = 0.05
+# A sample's part in the running mean of what samples take.
+_NEWEST = 0.1
 # A child reads a whole chunk before it scores, so it is silent for this long only if something is broken.
 _SEND_TIMEOUT_S = 30.0
 
@@ -61,6 +65,7 @@ class RewardPool:
         self._quick: Reward | None = make_reward(self.spec, options) if self.spec in BUILTIN_REWARDS else None
         self._free: list[Child] = []
         self._num_lent = 0
+        self._sample_s: float | None = None
         self._closed = False
         self._changed = threading.Condition()
 
@@ -151,6 +156,17 @@ class RewardPool:
                 self._free += children
             self._changed.notify_all()
 
+    def _took(self, seconds: float) -> None:
+        """A sample was scored, or given up."""
+        with self._changed:
+            earlier = seconds if self._sample_s is None else self._sample_s
+            self._sample_s = earlier + _NEWEST * (seconds - earlier)
+
+    def _chunk(self) -> int:
+        """How many samples a child is given at once: one where they take long, or as long as that is not known."""
+        seconds = self._sample_s
+        return 1 if seconds is None else max(1, min(_CHUNK, int(_CHUNK_S / max(seconds, 1e-6))))
+
     def _end(self, child: Child) -> str:
         """Kill a borrowed child; how it ended, in words. Its place stays borrowed until `_give_back`."""
         status = self._nursery.end(child)
@@ -162,10 +178,10 @@ class RewardPool:
 
 @dataclass
 class _Work:
-    """What a child is scoring: indices of samples, the first of them now, and until when."""
+    """What a child is scoring: indices of samples, and since when the first of them."""
 
     indices: deque[int] = field(default_factory=deque)
-    deadline: float = 0.0
+    since: float = 0.0
 
 
 class _Round:
@@ -204,14 +220,15 @@ class _Round:
         self._work[child] = _Work()
 
     def _step(self) -> None:
-        now = time.monotonic()
-        wait_s = max(0.0, min(work.deadline for work in self._work.values()) - now)
+        first = min(work.since for work in self._work.values())
+        wait_s = max(0.0, first + self._pool.deadline_s - time.monotonic())
         ready = [key.data for key, _ in self._selector.select(wait_s)]
         for child in ready:
             self._collect(child)
         # A deadline counts only for a child that had nothing to say: if this process was held up, it is not at fault.
-        now = time.monotonic()
-        for child in [child for child, work in self._work.items() if child not in ready and work.deadline <= now]:
+        late = time.monotonic() - self._pool.deadline_s
+        for child in [child for child, work in self._work.items() if child not in ready and work.since <= late]:
+            self._pool._took(self._pool.deadline_s)
             self._replace(child, Status.TIMEOUT, self._too_slow)
 
     def _widen(self) -> None:
@@ -232,7 +249,9 @@ class _Round:
             self._replace(child, Status.ERROR, self._died)
             return
         self._scores[work.indices.popleft()] = score
-        work.deadline = time.monotonic() + self._pool.deadline_s
+        now = time.monotonic()
+        self._pool._took(now - work.since)
+        work.since = now
         if not work.indices:
             self._deal([child])
 
@@ -258,11 +277,11 @@ class _Round:
         idle = []
         for child in children:
             share = -(-len(self._waiting) // (2 * len(self._work)))
-            indices = deque(self._waiting.popleft() for _ in range(min(_CHUNK, share)))
+            indices = deque(self._waiting.popleft() for _ in range(min(self._pool._chunk(), share)))
             if not indices:
                 idle.append(child)
                 continue
-            self._work[child] = _Work(indices, time.monotonic() + self._pool.deadline_s)
+            self._work[child] = _Work(indices, time.monotonic())
             try:
                 child.connection.settimeout(_SEND_TIMEOUT_S)
                 send_message(child.connection, [self._samples[index] for index in indices])

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from importlib import metadata
 
-from roll_core.rewards.mathematics.compare import CannotCompare, UnreadableAnswer, UnreadableReference, verdict
+from roll_core.rewards.mathematics.algebra import CannotCompare, UnreadableAnswer, UnreadableReference
+from roll_core.rewards.mathematics.compare import verdict
 
 # Reference, answer, whether the answer is right.
 MATH_PAIRS: tuple[tuple[str, str, bool], ...] = (

@@ -52,7 +52,10 @@ class FlowCollector(ABC, Generic[Open]):
             chosen = self._choose(oldest)
             ages = [step - 1 - version for one in chosen for version in self._versions(one)]
             if max(ages) > self.lag:
-                raise RollError(f"step {step} was given a rollout that is {max(ages)} steps old, of at most {self.lag}")
+                raise RollError(
+                    f"step {step} was given a rollout that is {max(ages)} steps old, of at most {self.lag}; "
+                    "a fault of roll-core"
+                )
             for one in chosen:
                 flow.end(one, "trained")
             for one in [one for one in flow.open_rollouts() if one.first_version <= oldest]:

@@ -114,6 +114,7 @@ class EngineFlow(ABC, Generic[Open]):
         with self.changed:
             before = self._wants_pause
         self.halt()
+        # After an error it stays paused: the run ends, and what is open is saved as it is.
         yield
         with self.changed:
             self._wants_pause = before

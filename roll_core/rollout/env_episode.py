@@ -10,7 +10,7 @@ from typing import Any, Literal
 from roll_core.data.messages import Message
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.rollout.env_dialogue import Dialogue, TokenIds, fill
-from roll_core.rollout.env_process import Fault, Observed
+from roll_core.rollout.environments import Fault, Observed
 
 End = Literal["terminated", "truncated", "max_steps", "max_length", "fault"]
 
@@ -304,11 +304,6 @@ _AGGREGATIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "last": lambda values: values[-1],
     "first": lambda values: values[0],
 }
-
-
-def name_seed(run_seed: int, name: str) -> int:
-    """The seed of a request's name: it depends on what is sampled, never on when or where."""
-    return int.from_bytes(hashlib.blake2b(f"{run_seed}/{name}".encode(), digest_size=8).digest(), "big") >> 1
 
 
 def _told(step: int, turn: Turn) -> str:

@@ -15,15 +15,15 @@ from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.rollout.engine_flow import POLL_S, Account, Ending, EngineFlow, check_account
 from roll_core.rollout.env_collector import ATTEMPTS, GroupFilter
 from roll_core.rollout.env_dialogue import Dialogue
-from roll_core.rollout.env_episode import Episode, Style, name_seed
+from roll_core.rollout.env_episode import Episode, Style
 from roll_core.rollout.env_groups import GroupOrder
-from roll_core.rollout.env_pool import Answer as EnvAnswer
-from roll_core.rollout.env_pool import Environments, Order
-from roll_core.rollout.env_process import Act, Fault
 from roll_core.rollout.env_queue import EpisodeAccount, Member, PlayedGroup
 from roll_core.rollout.env_rollout import by_prompt, check_answer
+from roll_core.rollout.environments import Act, Environments, Fault, Order
+from roll_core.rollout.environments import Answer as EnvAnswer
 from roll_core.rollout.prompt_queue import Answer
 from roll_core.rollout.routing import MOST_CALLS, EngineRouter, generates
+from roll_core.rollout.seeds import name_seed
 
 _GLANCE_S = 0.003
 """How long environments are watched before engines are, where both are at work."""

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,8 @@ from pathlib import Path
 
 from roll_core.objects import absolute_spec
 from roll_core.rewards.child import receive_message, send_message
-from roll_core.rollout.env_process import Act, Begin, Fault, FaultKind, Kind, Observed, Setup
+from roll_core.rollout.env_process import Setup
+from roll_core.rollout.environments import Answer, Begin, Environments, Fault, FaultKind, Kind, Order
 
 START_TIMEOUT_S = 120.0
 """Seconds that a process may take to import what its environments need."""
@@ -27,36 +27,6 @@ THREADS = 128
 compute would share the process's one core until all of them seemed to hang."""
 _SEND_TIMEOUT_S = 30.0
 _ENTRY = "import sys; from roll_core.rollout.env_process import main; main(int(sys.argv[1]))"
-
-Order = Begin | Act
-Answer = Observed | Fault
-
-
-class Environments(ABC):
-    """Environments in numbered slots, each with at most one order at a time."""
-
-    restarts = 0
-    """Processes that were killed or ended, and were replaced."""
-
-    @abstractmethod
-    def submit(self, orders: Sequence[Order]) -> None:
-        """Have orders carried out."""
-
-    @abstractmethod
-    def poll(self, seconds: float) -> list[tuple[int, Answer]]:
-        """Slots that have answered, with their answers; waits at most so long for the first."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End all processes. May be called again."""
-
-    def run(self, orders: Sequence[Order]) -> list[Answer]:
-        """The answers, in the order of the orders, where nothing else is under way."""
-        self.submit(orders)
-        answers: dict[int, Answer] = {}
-        while len(answers) < len(orders):
-            answers |= self.poll(1.0)
-        return [answers[order.slot] for order in orders]
 
 
 @dataclass

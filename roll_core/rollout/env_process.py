@@ -17,13 +17,14 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, Literal
+from typing import Any
 
 from roll_core.envs.base import BUILTIN_ENVIRONMENTS, make_environment
 from roll_core.objects import resolve_object
 from roll_core.rewards.child import receive_message, send_message
+from roll_core.rollout.environments import Act, Begin, Fault, FaultKind, Kind, Observed
 
 MAX_CHARACTERS = 200_000
 """Of one observation. What is longer fits no model's context, and would only fill memory on its way."""
@@ -32,18 +33,6 @@ _CLOSING_S = 1.5
 _PR_SET_PDEATHSIG = 1
 
 AGGREGATIONS = ("mean", "sum", "min", "max", "last", "first")
-FaultKind = Literal[
-    "make", "reset", "step", "hang", "crash", "not_finite", "too_long", "bad_return", "not_reproducible"
-]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of environment: what it is made from, and whether those of one process must take turns."""
-
-    spec: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    takes_turns: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,58 +42,6 @@ class Setup:
     sys_path: list[str]
     kinds: Mapping[str, Kind]
     parent_pid: int
-
-
-@dataclass(frozen=True)
-class Begin:
-    """Reset the environment in a slot.
-
-    Where its process was lost, or the run is resumed, `actions` are what was played since, `expected` what was seen
-    last, and `then` is the action to go on with, if any.
-    """
-
-    slot: int
-    tag: str
-    seed: int
-    actions: tuple[str, ...] = ()
-    expected: str | None = None
-    then: str | None = None
-
-
-@dataclass(frozen=True)
-class Act:
-    """Step the environment in a slot."""
-
-    slot: int
-    action: str
-
-
-@dataclass(frozen=True)
-class Observed:
-    """What an environment answered, checked."""
-
-    text: str
-    reward: float = 0.0
-    terminated: bool = False
-    truncated: bool = False
-    instruction: str = ""
-    suffix: str = ""
-    is_tool: bool = False
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    aggregation: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the episode has ended."""
-        return self.terminated or self.truncated
-
-
-@dataclass(frozen=True)
-class Fault:
-    """An environment that cannot go on, and why."""
-
-    kind: FaultKind
-    reason: str
 
 
 class _Bad(Exception):

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from roll_core.inference import GenerationRequest
 from roll_core.rollout.env_episode import Episode
 from roll_core.rollout.env_groups import GroupStart
-from roll_core.rollout.env_process import Act, Begin
+from roll_core.rollout.environments import Act, Begin
 from roll_core.rollout.prompt_queue import Answer
 
 NOT_YET = sys.maxsize

@@ -11,11 +11,11 @@ from typing import Any
 from roll_core.cluster.group import WorkerGroup
 from roll_core.cluster.nodes import Place
 from roll_core.cluster.spec import WorkerSpec
-from roll_core.cluster.worker import _Worker
+from roll_core.cluster.worker import Worker
 from roll_core.objects import absolute_spec
 from roll_core.platforms import Platform
-from roll_core.rollout.env_pool import Answer, Environments, EnvPool, Order
-from roll_core.rollout.env_process import Begin, Fault, Kind
+from roll_core.rollout.env_pool import EnvPool
+from roll_core.rollout.environments import Answer, Begin, Environments, Fault, Kind, Order
 
 ENV_THREADS = 4
 """Calls an environment worker takes at once: orders, a wait for answers, and its end."""
@@ -23,7 +23,7 @@ _WAIT_S = 1.0
 _GLANCE_S = 0.005
 
 
-class EnvWorker(_Worker):
+class EnvWorker(Worker):
     """A pool of environments in a process of the cluster, driven by a thread of its own."""
 
     def __init__(self, spec: WorkerSpec, kinds: Mapping[str, Kind], settings: Mapping[str, Any]) -> None:

@@ -9,10 +9,10 @@ from roll_core.cluster.group import WorkerGroup
 from roll_core.errors import RollError
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.rollout.env_dialogue import Dialogue
-from roll_core.rollout.env_episode import Episode, Plan, Style, name_seed
-from roll_core.rollout.env_pool import Environments
-from roll_core.rollout.env_process import Act, Begin
+from roll_core.rollout.env_episode import Episode, Plan, Style
+from roll_core.rollout.environments import Act, Begin, Environments
 from roll_core.rollout.routing import EngineRouter
+from roll_core.rollout.seeds import name_seed
 
 
 class EnvRollout:

@@ -10,7 +10,8 @@ from roll_core.data.answers import AnswerTokens, RemoteCompletion, joined, rest_
 from roll_core.data.prompts import Prompt
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.rewards import Score, Status
-from roll_core.rollout.sample import Sample, images_of, seed_of
+from roll_core.rollout.sample import Sample, images_of
+from roll_core.rollout.seeds import seed_of
 
 ROW = "row"
 """Where the state of an answer has a reference in the place of tokens."""

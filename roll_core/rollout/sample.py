@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from roll_core.data.prompts import Prompt
 from roll_core.data.vision import PromptImages, columns_of
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.rewards import Score
+from roll_core.rollout.seeds import seed_of
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,6 @@ class Sample:
     score: Score
     first_version: int | None = None
     """Version of the weights that sampled its first token, where later ones may have sampled the rest."""
-
-
-def seed_of(run_seed: int, purpose: str, step: int, row_id: str, group: int, index: int) -> int:
-    """A sample's own seed: it depends on what is sampled, never on when or where."""
-    key = f"{run_seed}/{purpose}/{step}/{row_id}/{group}/{index}"
-    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big") >> 1
 
 
 def requests_for(

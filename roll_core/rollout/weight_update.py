@@ -31,13 +31,13 @@ class WeightUpdate:
         """
         facts = self.waiter.wait([self.trainer.submit_to(0, "facts"), *self.engines.submit("facts")])
         # A group's ranks are devices: a device that trainer and engine share cannot be two of them.
-        through_host = shares_devices([fact["devices"] for fact in facts])
-        is_one_node = len({fact["node"] for fact in facts}) == 1
-        is_shared = is_one_node and (through_host or not any(fact["devices"] for fact in facts))
+        through_host = shares_devices([fact.devices for fact in facts])
+        is_one_node = len({fact.node for fact in facts}) == 1
+        is_shared = is_one_node and (through_host or not any(fact.devices for fact in facts))
         if is_shared:
             self.bucket_bytes = min(self.bucket_bytes, BUCKET_BYTES)
         size = 1 + len(self.engines)
-        address, port = facts[0]["address"], facts[0]["port"]
+        address, port = facts[0].address, facts[0].port
         joins = [self.trainer.submit_to(0, "join_weight_group", address, port, size, through_host)]
         joins += [
             self.engines.submit_to(rank, "join_weight_group", address, port, 1 + rank, size, through_host)

@@ -43,12 +43,18 @@ def find_dumps(place: Path) -> list[Dump]:
     Raises:
         DataError: there are none, or several folders have some.
     """
-    if place.is_file():
+    try:
+        is_file, is_folder = place.is_file(), place.is_dir()
+        # A folder that may not be read would look like an empty one.
+        next(place.iterdir() if is_folder else iter(()), None)
+    except OSError as error:
+        raise unreadable(place, error) from error
+    if is_file:
         named = _NAME.fullmatch(place.name)
         kind: Kind = "validation" if named and named[1] == "val" else "train"
         return [Dump(kind, int(named[2]) if named else 0, (place,))]
-    if not place.is_dir():
-        raise DataError(f"no file or folder '{place}'\n  looked at: {place.resolve()}")
+    if not is_folder:
+        raise DataError(f"no file or folder '{place}'\n  looked at: {place.absolute()}")
     folders = [folder for folder in (place, *sorted(place.glob("*/"))) if any(_named(folder))]
     if not folders:
         raise DataError(
@@ -80,6 +86,11 @@ def read_dumps(dumps: Sequence[Dump], is_wanted: Callable[[Rollout], bool], most
     return found
 
 
+def unreadable(place: Path, error: OSError) -> DataError:
+    """The message for a file or folder that may not be read."""
+    return DataError(f"'{place}' cannot be read: {error.strerror or error}\n  try: a place that you may read")
+
+
 def _named(folder: Path) -> Iterator[tuple[Path, re.Match[str]]]:
     for path in folder.glob("*.jsonl"):
         named = _NAME.fullmatch(path.name)
@@ -104,7 +115,11 @@ def _rollouts(dump: Dump, problems: list[str]) -> list[Rollout]:
 
 
 def _lines(path: Path, dump: Dump, problems: list[str]) -> Iterator[Rollout]:
-    with path.open("rb") as lines:
+    try:
+        lines = path.open("rb")
+    except OSError as error:
+        raise unreadable(path, error) from error
+    with lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue

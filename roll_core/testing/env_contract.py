@@ -28,8 +28,9 @@ import pytest
 
 from roll_core.envs.base import make_environment
 from roll_core.objects import absolute_spec
-from roll_core.rollout.env_pool import EnvPool, Order
-from roll_core.rollout.env_process import AGGREGATIONS, MAX_CHARACTERS, Act, Begin, Kind, Observed
+from roll_core.rollout.env_pool import EnvPool
+from roll_core.rollout.env_process import AGGREGATIONS, MAX_CHARACTERS
+from roll_core.rollout.environments import Act, Begin, Kind, Observed, Order
 from roll_core.testing.contract import Contract, within
 
 ODD_ANSWERS: Mapping[str, str] = {

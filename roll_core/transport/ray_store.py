@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 SHARE_OF_STORE = 0.6
 """Beyond this part of Ray's object store it spills to disk, which stalls everyone for seconds."""
-SMALL_BYTES = 2**20
-"""Up to here, room is asked for together with the put itself: another question costs more than a useless copy."""
+SMALL_SHARE = 1 / 32
+"""Up to this part of the limit, room is asked for together with the put itself: a question before it costs a
+millisecond, as much as copying 5 MiB, and the object store has more to spare than a few useless copies."""
 START_S = 60.0
 """The directory is a process that may have to start first."""
 PAUSE_S = 0.02
@@ -90,7 +91,7 @@ class RayTransport(Transport):
         manifest, groups = self._pack(columns, num_rows, partition)
         if num_rows:
             ray = self._ray()
-            if manifest.num_bytes > SMALL_BYTES:
+            if manifest.num_bytes > SMALL_SHARE * self._max_bytes:
                 self._reserve(manifest, deadline)
             references = [ray.put(group) for group in groups]
             self._add(manifest, references, deadline, copied=self.config.ownership == "copied")

@@ -12,7 +12,8 @@ import pytest
 
 from roll_core.cli.plan_drawing import device_map, memory_lines
 from roll_core.config.compose import load_config
-from roll_core.config.plan import Plan, Request, make_plan
+from roll_core.config.plan import Plan, Request
+from roll_core.config.planning import make_plan
 from roll_core.config.rlvr import RLVRConfig
 
 if TYPE_CHECKING:

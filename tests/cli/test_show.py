@@ -63,15 +63,15 @@ def test_a_config_leads_to_its_rollouts(tmp_path: Path) -> None:
     assert done.stdout == f"5 rollouts of steps 1 to 2\npage: {tmp_path / 'rollouts' / 'rollouts.html'}\n"
     (tmp_path / "run.yaml").write_text(re.sub(r"^rollout_dump_dir: .*", "", text, flags=re.MULTILINE))
     done = roll_show(tmp_path / "run.yaml")
-    assert done.returncode == 1 and "does not set rollout_dump_dir" in done.stderr
+    assert done.returncode == 2 and "does not set rollout_dump_dir" in done.stderr
 
 
 def test_what_cannot_be_shown_is_told(tmp_path: Path) -> None:
     done = roll_show("nowhere", folder=tmp_path)
-    assert (done.returncode, done.stderr.splitlines()[0]) == (1, "no file or folder 'nowhere'")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "no file or folder 'nowhere'")
     done = roll_show(write_run(tmp_path / "run"), "--step", 9)
     assert (done.returncode, done.stderr) == (
-        1,
+        2,
         f"no rollout in '{tmp_path / 'run'}' is among those that were asked for\n",
     )
     done = roll_show(tmp_path / "run", "--html", tmp_path / "no" / "page.html")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from roll_core.cluster.group import WorkerGroup
 from roll_core.cluster.spec import WorkerSpec
-from roll_core.cluster.worker import _Worker
+from roll_core.cluster.worker import Worker
 from roll_core.config.schema import WorkerConfig
 from roll_core.context import WorkerContext
 from roll_core.errors import CheckpointError
@@ -16,7 +16,7 @@ from roll_core.platforms.cpu import CpuPlatform
 from roll_core.plugins import load_plugins
 
 
-class Probe(_Worker):
+class Probe(Worker):
     def add(self, number: int) -> int:
         return self.spec.context.rank + number
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from roll_core.cluster.calls import Waiter
 from roll_core.cluster.group import WorkerGroup
+from roll_core.cluster.reward_workers import JudgeActor
 from roll_core.cluster.session import Session
 from roll_core.cluster.spec import WorkerSpec
-from roll_core.cluster.worker import JudgeActor
 from roll_core.config.schema import ModelArgs, RewardConfig
 from roll_core.context import WorkerContext
 from roll_core.inference import SamplingParams

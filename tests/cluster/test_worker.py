@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from roll_core.cluster.worker import TrainWorker
+from roll_core.cluster.train_worker import TrainWorker
 from roll_core.weights.packing import describe
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from roll_core.config.compose import load_config, load_config_file, read_config
+from roll_core.config.locate import find_file
 from roll_core.config.schema import AgenticConfig, RLVRConfig
 from roll_core.errors import ConfigError
 
@@ -96,10 +99,59 @@ def test_an_include_that_is_not_there_is_named(write: Write) -> None:
         ("seed: 1\nseed: 2\n", "is no YAML at line 2, column 1: found duplicate key seed"),
         ("seed: [1\n", "is no YAML at line 2, column 1: "),
         ("- 1\n", "must be a mapping of keys to values, it holds a list"),
+        ("seed\n", "must be a mapping of keys to values, it holds one value: 'seed'"),
+        ("", "is empty: it has no key"),
+        ("# seed: 1\n---\n", "is empty: it has no key"),
+        ("null\n", "is empty: it has no key"),
+        ("a:\n\tb: 1\n", "is no YAML at line 2, column 1: found character '\\t' that cannot start any token"),
+        ("exp_name: ${\n", "cannot be put together: no viable alternative at input '${'"),
+        ("~: 1\n", "cannot be put together: Incompatible key type 'NoneType'"),
+        ("a: &a {b: *a}\n", "is nested too deeply to be read"),
+        ("a: &a [1, 2]\nb: *c\n", "is no YAML at line 2, column 4: found undefined alias 'c'"),
+        ("seed: 1\0\n", "is no text: it has a zero byte at position 7"),
+        ("a: 1\n" + "#" * 300_000, "has 0.3 MiB; a config has 256 KiB at most"),
     ],
 )
 def test_a_file_that_is_no_config_says_where(write: Write, text: str, problem: str) -> None:
-    assert f"- {problem}" in message(write(text))
+    assert f"1 problem in {(path := write(text))}\n- {problem}" in message(path)
+
+
+def test_a_file_in_another_encoding_says_where(write: Write) -> None:
+    path = write("")
+    path.write_bytes("# caf\u00e9\nseed: 1\n".encode("latin-1"))
+    assert message(path) == (
+        f"1 problem in {path}\n- is not UTF-8: byte 0xe9 at position 5\n    try:   save it as a text in UTF-8"
+    )
+
+
+def test_aliases_of_aliases_that_would_fill_the_memory_are_refused(write: Write) -> None:
+    names = "abcdefgh"
+    lines = [f"{name}: &{name} [{', '.join([f'*{of}'] * 9)}]" for of, name in itertools.pairwise(names)]
+    assert "its aliases stand for more than 100,000 values" in message(write("\n".join(["a: &a [1]", *lines])))
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("folder", "no config folder, which is a folder"),
+        ("/", "no config /, which is a folder"),
+        ("data.json", "data.json is no config: its name does not end in .yaml or .yml"),
+        ("pipe.yaml", "pipe.yaml is no config: it is no regular file"),
+        ("link.yaml", "no config link.yaml: it is a link to gone.yaml, which is not there"),
+        ("x" * 300, "x.yaml cannot be looked at: File name too long"),
+    ],
+)
+def test_a_path_that_leads_to_no_config_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, problem: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "data.json").write_text("{}")
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "link.yaml").symlink_to("gone.yaml")
+    with pytest.raises(ConfigError) as caught:
+        find_file(name)
+    assert problem in str(caught.value)
 
 
 def test_overrides_win_and_may_add_keys_that_the_schema_has(write: Write) -> None:
@@ -214,7 +266,7 @@ def test_a_config_that_is_not_there_lists_the_places_and_what_they_have(
     assert "did you mean 'run'?" in found
     with pytest.raises(ConfigError) as caught:
         load_config_file("mine")
-    assert f"no config mine\n    looked in {tmp_path}/mine: it has run.yaml" in str(caught.value)
+    assert f"no config mine, which is a folder\n    looked in {tmp_path}/mine: it has run.yaml" in str(caught.value)
 
 
 def test_an_override_with_its_items_in_quotes_is_read_as_the_hint_says(write: Write) -> None:

@@ -10,7 +10,7 @@ import pytest
 from roll_core.config.compose import load_config
 from roll_core.config.judges import judge_engines, judge_prompt, judge_sampling, judge_template
 from roll_core.config.machine import files_problems
-from roll_core.config.plan import make_plan
+from roll_core.config.planning import make_plan
 from roll_core.config.resolution import started_roles
 from roll_core.config.rules import notices_of, problems_of
 from roll_core.config.schema import RLVRConfig

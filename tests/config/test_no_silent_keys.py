@@ -9,7 +9,7 @@ import pytest
 from roll_core.config import unavailable
 from roll_core.config.keys import nested
 from roll_core.config.pipeline import RolloutMock, RouterArguments, TransferBackend
-from roll_core.config.roles import SequencePackingArgs
+from roll_core.config.role_sections import SequencePackingArgs
 from roll_core.config.rules import unused
 from roll_core.config.schema import RLVRConfig
 from roll_core.config.section import Section

@@ -9,7 +9,8 @@ import pytest
 
 from roll_core.config.compose import load_config, read_config
 from roll_core.config.environment import Variable
-from roll_core.config.plan import DevicePlace, Plan, Request, make_plan, place_device
+from roll_core.config.plan import DevicePlace, Plan, Request
+from roll_core.config.planning import make_plan, place_device
 from roll_core.config.schema import RLVRConfig
 from roll_core.plugins import load_plugins
 

@@ -15,6 +15,7 @@ from roll_core.config.kinds import model_of
 from roll_core.config.rules import problems_of
 from roll_core.config.schema import AgenticConfig, RLVRConfig
 from roll_core.config.validation import validate
+from roll_core.data.tags import tag_routes
 
 Write = Callable[..., Path]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ascend_examples" / "qwen3_30b_rlvr_fsdp2.yaml"
@@ -33,7 +34,7 @@ def test_the_founding_sample_loads_and_breaks_no_rule() -> None:
     assert config.actor_infer.generating_args is not None
     assert config.actor_infer.generating_args.max_new_tokens == 4096
     assert (config.actor_infer.world_size, config.actor_infer.num_gpus_per_worker) == (8, 2)
-    assert config.tag_domains()["math_rule"] == "math_rule"
+    assert tag_routes(config.rewards)["math_rule"] == "math_rule"
     assert config.num_gpus_per_node == 16
 
 

@@ -11,6 +11,9 @@ import pytest
 from roll_core.backend import Availability, Backend
 from roll_core.checkpoint.manifest import write_manifest
 from roll_core.config.compose import load_config
+from roll_core.config.plan import Request
+from roll_core.config.planning import make_plan
+from roll_core.config.rules import problems_of
 from roll_core.config.runnable import check_run, require_runnable
 from roll_core.config.schema import RLVRConfig
 from roll_core.errors import ConfigError
@@ -18,6 +21,7 @@ from roll_core.plugins import PluginRecord, Registry, load_plugins
 from roll_core.rewards.builtin import BUILTIN_REWARDS
 
 Small = Callable[..., RLVRConfig]
+PUBLISHED = "roll.pipeline.rlvr.rewards.math_rule_reward_worker.MathRuleRewardWorker"
 ROW = '{"id": "1", "prompt": "What is 1 + 1?", "ground_truth": "2", "tag": "math_rule"}\n'
 
 
@@ -243,6 +247,42 @@ def test_a_data_file_is_found_under_dataset_dir_and_its_rows_are_checked(
 
 def test_for_other_machines_files_are_not_looked_at(small: Small, core: Registry) -> None:
     assert said(small({"pretrain": "nowhere"}), core, planned="cpu") == []
+
+
+@pytest.mark.parametrize("planned", [None, "cpu"])
+@pytest.mark.parametrize(
+    ("rewards", "message"),
+    [
+        (
+            {"answers": {"worker_cls": "math_rul", "tag_included": ["math_rule"]}},
+            "rewards.answers.worker_cls: no reward named 'math_rul'",
+        ),
+        ({"math_rul": {"tag_included": ["math_rule"]}}, "rewards.math_rul: no reward named 'math_rul'"),
+        (
+            {"math_rule": {"worker_cls": PUBLISHED.replace("MathRule", "MathRul")}},
+            f"rewards.math_rule.worker_cls: no reward named '{PUBLISHED.replace('MathRule', 'MathRul')}'",
+        ),
+        (
+            {"math_rule": {"worker_cls": PUBLISHED.replace("rewards", "reward")}},
+            f"rewards.math_rule.worker_cls: no reward named '{PUBLISHED.replace('rewards', 'reward')}'",
+        ),
+    ],
+)
+def test_a_misspelt_reward_is_told_for_this_machine_and_for_others(
+    small: Small, core: Registry, planned: str | None, rewards: dict[str, Any], message: str
+) -> None:
+    config = small({"rewards": rewards, "actor_train.data_args.domain_interleave_probs": None})
+    plan = make_plan(config, core, "rlvr", problems_of(config), Request(planned, devices_per_node=8), {})
+    [found] = map(str, plan.problems)
+    assert found.startswith(message)
+    assert "did you mean 'math_rule'?" in found or f"did you mean '{PUBLISHED}'?" in found
+
+
+def test_for_other_machines_a_file_with_a_reward_is_not_looked_at(small: Small, core: Registry) -> None:
+    changes = {"rewards.math_rule.worker_cls": "./gone.py:score"}
+    assert said(small(changes), core, planned="cpu") == []
+    [found] = said(small(changes), core)
+    assert found.startswith("rewards.math_rule.worker_cls: no file 'gone.py' for reward './gone.py:score'")
 
 
 def _pretend(registry: Registry) -> Registry:

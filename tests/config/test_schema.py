@@ -77,13 +77,6 @@ def test_a_reference_is_made_only_for_a_divergence_that_is_used(small: Small) ->
     assert small({"enable_reference": True}).needs_reference
 
 
-def test_a_domain_answers_to_its_own_name_unless_another_claims_it(small: Small) -> None:
-    published = small({"rewards": {"math_rule": {"tag_included": ["deepmath_103k", "aime"]}}}).tag_domains()
-    assert published == {"deepmath_103k": "math_rule", "aime": "math_rule", "math_rule": "math_rule"}
-    claimed = small({"rewards": {"math_rule": {}, "other": {"tag_included": ["math_rule"]}}}).tag_domains()
-    assert claimed["math_rule"] == "other"
-
-
 def test_numbers_may_be_written_as_text() -> None:
     assert WorkerConfig(training_args={"learning_rate": "1e-6"}).training_args.learning_rate == 1e-6
     assert WorkerConfig(training_args={"learning_rate": "1.0e-6"}).training_args.learning_rate == 1e-6

@@ -79,11 +79,6 @@ def test_group_by_keeps_first_appearance() -> None:
     assert list(groups) == ["b", "a"] and groups["b"]["x"].tolist() == [0, 2]
 
 
-def test_pad_to_multiple_says_how_many(batch: DataProto) -> None:
-    padded, added = batch.pad_to_multiple(3)
-    assert (len(padded), added) == (6, 2) and padded["text"].tolist() == list("abcdab")
-
-
 def test_meta_is_not_shared_between_batches(batch: DataProto) -> None:
     part = batch.slice(0, 2)
     part.meta_info["step"] = 9

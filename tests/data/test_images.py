@@ -14,7 +14,7 @@ from PIL import Image
 
 from roll_core.data import DataProto
 from roll_core.data.images import PixelLimits, limited, open_image
-from roll_core.data.jsonl import check_files, load_rows
+from roll_core.data.jsonl import load_rows, read_files
 from roll_core.data.prompts import PromptDataset
 from roll_core.data.rows import Columns
 from roll_core.data.templates import TemplateChoice
@@ -47,7 +47,7 @@ def load(folder: Path, *rows: dict[str, Any]) -> Any:
 
 
 def problem(folder: Path, row: dict[str, Any]) -> str:
-    (found,) = check_files(write(folder, row), tag_to_domain={"any": "any"}, columns=COLUMNS)
+    _rows, (found,) = read_files(write(folder, row), tag_to_domain={"any": "any"}, columns=COLUMNS)
     assert found.path.startswith(f"{folder / 'rows.jsonl'}:1: ")
     return f"{found.path.partition(':1: ')[2]}: {found.rule}"
 

@@ -7,15 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from roll_core.data.jsonl import Columns, check_files, load_rows
-from roll_core.errors import DataError
+from roll_core.data.jsonl import Columns, load_rows, read_files
+from roll_core.errors import DataError, Problem
 
 MATH = {"math_rule": "math_rule"}
 GOOD = {"id": 1, "prompt": "1+1?", "ground_truth": "2", "tag": "math_rule"}
 
 
+def problems_in(files: str | list[str], folder: str, routes: dict[str, str]) -> list[Problem]:
+    return read_files(files, folder, routes)[1]
+
+
 def shown(path: str, routes: dict[str, str] | None = None) -> list[str]:
-    return [str(problem).replace(path, "FILE") for problem in check_files(path, "", MATH if routes is None else routes)]
+    return [str(problem).replace(path, "FILE") for problem in problems_in(path, "", MATH if routes is None else routes)]
 
 
 def test_a_documented_row_is_read_whole(write_rows):
@@ -59,7 +63,7 @@ def test_a_tag_no_reward_answers_to_is_refused_with_line_value_and_known_tags(wr
 
 @pytest.mark.parametrize("tag", ["Math_Rule", "math_rule ", "mathrule"])
 def test_a_nearly_right_tag_is_refused_with_the_right_one(write_rows, tag):
-    [problem] = check_files(write_rows(GOOD | {"tag": tag}), "", MATH)
+    [problem] = problems_in(write_rows(GOOD | {"tag": tag}), "", MATH)
     assert problem.value == tag
     assert problem.hint == "did you mean 'math_rule'? known tags: math_rule"
 
@@ -68,7 +72,7 @@ def test_a_nearly_right_tag_is_refused_with_the_right_one(write_rows, tag):
     ("tag", "rule"), [("", "is empty"), ("  ", "is empty"), (None, "is null"), (3, "must be text, found a number")]
 )
 def test_a_tag_that_says_nothing_is_refused(write_rows, tag, rule):
-    [problem] = check_files(write_rows(GOOD | {"tag": tag}), "", MATH)
+    [problem] = problems_in(write_rows(GOOD | {"tag": tag}), "", MATH)
     assert problem.path.endswith(":1: tag")
     assert problem.rule == rule
 
@@ -81,7 +85,7 @@ def test_mixed_types_of_ids_and_answers_behave_alike_in_either_order_of_files(wr
         {"id": "3", "prompt": "p", "tag": "math_rule", "ground_truth": None},
         name="b.jsonl",
     )
-    problems = check_files(order, str(tmp_path), MATH)
+    problems = problems_in(order, str(tmp_path), MATH)
     null = [problem for problem in problems if problem.rule == "is null"]
     twice = [problem for problem in problems if problem.rule.startswith("is already used at")]
     assert [problem.path for problem in null] == [f"{tmp_path}/b.jsonl:2: ground_truth"]
@@ -105,7 +109,7 @@ def test_numbers_as_answers_become_text(write_rows, given, text):
     ],
 )
 def test_an_answer_that_is_no_text_is_refused(write_rows, given, rule):
-    [problem] = check_files(write_rows(GOOD | {"ground_truth": given}), "", MATH)
+    [problem] = problems_in(write_rows(GOOD | {"ground_truth": given}), "", MATH)
     assert problem.rule == rule
 
 
@@ -122,7 +126,7 @@ def test_an_answer_that_is_no_text_is_refused(write_rows, given, rule):
 )
 def test_each_domain_asks_for_its_own_fields(write_rows, domain, missing):
     path = write_rows({"id": 1, "prompt": "p", "tag": "x"})
-    assert [p.path for p in check_files(path, "", {"x": domain})] == [f"{path}:1: {name}" for name in missing]
+    assert [p.path for p in problems_in(path, "", {"x": domain})] == [f"{path}:1: {name}" for name in missing]
 
 
 def test_a_missing_field_names_what_the_row_has_and_a_near_name(write_rows):
@@ -168,23 +172,23 @@ def test_instructions_and_their_arguments_must_pair_up(write_rows):
 )
 def test_a_line_that_is_no_json_object_is_refused(write_rows, line, rule):
     path = write_rows(GOOD, line)
-    [problem] = check_files(path, "", MATH)
+    [problem] = problems_in(path, "", MATH)
     assert problem.path == f"{path}:2"
     assert problem.rule.startswith(rule)
 
 
 def test_an_object_over_several_lines_is_told_what_the_format_is(write_rows):
-    problems = check_files(write_rows("{", '"id": 1', "}"), "", MATH)
+    problems = problems_in(write_rows("{", '"id": 1', "}"), "", MATH)
     assert problems[0].hint == "write one JSON object per line, each on a line of its own"
 
 
 def test_a_file_that_is_a_json_array_gives_one_problem(write_rows):
-    assert len(check_files(write_rows(json.dumps([GOOD] * 50), "more", "lines"), "", MATH)) == 1
+    assert len(problems_in(write_rows(json.dumps([GOOD] * 50), "more", "lines"), "", MATH)) == 1
 
 
 def test_a_file_in_another_encoding_gives_one_problem(write_rows):
     text = "\n".join(json.dumps(GOOD | {"id": number}) for number in range(5))
-    [problem] = check_files(write_rows(text.encode("utf-16")), "", MATH)
+    [problem] = problems_in(write_rows(text.encode("utf-16")), "", MATH)
     assert (problem.rule, problem.hint) == ("the file is UTF-16", "save it as UTF-8")
 
 
@@ -203,7 +207,7 @@ def test_separators_of_unicode_do_not_end_a_line(write_rows):
 @pytest.mark.parametrize("column", ["prompt", "messages"])
 def test_half_a_surrogate_pair_is_refused_as_no_tokenizer_can_encode_it(write_rows, column):
     value = "\ud800" if column == "prompt" else json.dumps([{"role": "user", "content": "\ud800"}])
-    [problem] = check_files(write_rows({**GOOD, column: value}), "", MATH)
+    [problem] = problems_in(write_rows({**GOOD, column: value}), "", MATH)
     assert problem.rule == "holds half of a surrogate pair (\\ud800)"
 
 
@@ -213,12 +217,12 @@ def test_an_empty_file_is_refused(write_rows, content):
 
 
 def test_no_file_at_all_is_refused():
-    assert [problem.rule for problem in check_files([], "", MATH)] == ["no data file is named"]
+    assert [problem.rule for problem in problems_in([], "", MATH)] == ["no data file is named"]
 
 
 def test_a_file_listed_twice_is_named_once(write_rows, tmp_path):
     path = write_rows(GOOD)
-    assert [problem.rule for problem in check_files([path, "rows.jsonl"], str(tmp_path), MATH)] == [
+    assert [problem.rule for problem in problems_in([path, "rows.jsonl"], str(tmp_path), MATH)] == [
         "the file is listed twice"
     ]
 
@@ -235,19 +239,19 @@ def test_files_are_looked_for_as_given_and_then_in_the_data_folder(write_rows, t
 
 def test_a_missing_file_names_both_places_and_a_near_name(write_rows, tmp_path):
     path = write_rows(GOOD, name="train.jsonl")
-    [problem] = check_files("trian.jsonl", str(tmp_path), MATH)
+    [problem] = problems_in("trian.jsonl", str(tmp_path), MATH)
     assert problem.rule == f"no such file; looked for trian.jsonl and {tmp_path}/trian.jsonl; did you mean {path}?"
 
 
 def test_a_folder_names_the_files_in_it(write_rows, tmp_path):
     write_rows(GOOD)
-    [problem] = check_files(str(tmp_path), "", MATH)
+    [problem] = problems_in(str(tmp_path), "", MATH)
     assert problem.rule == f"{tmp_path} is a folder; name files, such as: rows.jsonl"
 
 
 def test_all_problems_of_all_rows_are_reported_and_the_message_is_bounded(write_rows):
     path = write_rows(*[{"id": number, "tag": "math_rule"} for number in range(30)])
-    assert len(check_files(path, "", MATH)) == 60
+    assert len(problems_in(path, "", MATH)) == 60
     with pytest.raises(DataError) as error:
         load_rows(path, "", MATH, limit=3)
     lines = str(error.value).splitlines()
@@ -257,14 +261,14 @@ def test_all_problems_of_all_rows_are_reported_and_the_message_is_bounded(write_
 
 
 def test_long_values_are_cut_in_messages(write_rows):
-    [problem] = check_files(write_rows("x" * 10_000), "", MATH)
+    [problem] = problems_in(write_rows("x" * 10_000), "", MATH)
     assert len(str(problem.value)) < 200
 
 
 def test_data_files_are_checked_without_torch(write_rows):
     script = (
-        "import sys; from roll_core.data.jsonl import check_files, tag_routes; import roll_core.data.templates;"
-        f"assert not check_files({write_rows(GOOD)!r}, '', {MATH!r});"
+        "import sys; from roll_core.data.jsonl import read_files, tag_routes; import roll_core.data.templates;"
+        f"assert not read_files({write_rows(GOOD)!r}, '', {MATH!r})[1];"
         "sys.exit(bool({'torch', 'transformers', 'numpy', 'jinja2'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", script], cwd=Path.cwd(), check=False).returncode == 0
@@ -272,7 +276,7 @@ def test_data_files_are_checked_without_torch(write_rows):
 
 def test_questions_come_from_the_prompt_column_where_only_that_is_named(write_rows):
     from roll_core.config.machine import columns_of
-    from roll_core.config.roles import DataArgs
+    from roll_core.config.role_sections import DataArgs
 
     row = {"id": "1", "tag": "math", "ground_truth": "4", "question": "2 + 2?", "messages": "notes of the authors"}
     columns = columns_of(DataArgs(prompt="question"))

@@ -28,11 +28,7 @@ class LakeRun(Run):
         return [
             "platform=cpu",
             f"pretrain={self.assets}",
-            f"output_dir={self.folder}",
-            f"logging_dir={self.folder / 'logs'}",
-            f"checkpoint_config.output_dir={self.folder / 'checkpoints'}",
-            f"tracker_kwargs.log_dir={self.folder / 'tensorboard'}",
-            f"rollout_dump_dir={self.folder / 'rollouts'}",
+            *self.places,
             "rollout_batch_size=12",
             "train_env_manager.num_env_groups=3",
             "train_env_manager.group_size=4",

@@ -52,6 +52,17 @@ class Run:
     environ: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def places(self) -> Sequence[str]:
+        """Everything the run writes goes to its folder."""
+        return [
+            f"output_dir={self.folder}",
+            f"logging_dir={self.folder / 'logs'}",
+            f"checkpoint_config.output_dir={self.folder / 'checkpoints'}",
+            f"tracker_kwargs.log_dir={self.folder / 'tensorboard'}",
+            f"rollout_dump_dir={self.folder / 'rollouts'}",
+        ]
+
+    @property
     def settings(self) -> Sequence[str]:
         return [
             "platform=cpu",
@@ -59,11 +70,7 @@ class Run:
             f"actor_train.data_args.dataset_dir={self.assets / 'data'}",
             f"validation.data_args.dataset_dir={self.assets / 'data'}",
             "validation.data_args.file_name=[few.jsonl]",
-            f"output_dir={self.folder}",
-            f"logging_dir={self.folder / 'logs'}",
-            f"checkpoint_config.output_dir={self.folder / 'checkpoints'}",
-            f"tracker_kwargs.log_dir={self.folder / 'tensorboard'}",
-            f"rollout_dump_dir={self.folder / 'rollouts'}",
+            *self.places,
             f"rewards.math_rule.worker_cls={REWARD}",
             "rollout_batch_size=4",
             "num_return_sequences_in_group=4",

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from roll_core.config.compose import read_config
-from roll_core.config.plan import Request, make_plan
+from roll_core.config.plan import Request
+from roll_core.config.planning import make_plan
 from roll_core.config.rules import problems_of
 from roll_core.config.runnable import check_run
 from roll_core.plugins import load_plugins

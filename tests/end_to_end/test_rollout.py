@@ -29,7 +29,7 @@ class Answers(Run):
             "validation.data_args.file_name=[few.jsonl]",
             f"rewards.math_rule.worker_cls={REWARD}",
             "rollout_batch_size=2",
-            *folders(self.folder),
+            *self.places,
             *self.overrides,
         ]
 
@@ -47,18 +47,9 @@ class Episodes(Run):
             f"custom_envs.Lake.env_type={HERE / 'troubled_lake.py'}:UnluckyLake",
             "rollout_batch_size=8",
             "train_env_manager.num_env_groups=8",
-            *folders(self.folder),
+            *self.places,
             *self.overrides,
         ]
-
-
-def folders(folder: Path) -> list[str]:
-    return [
-        f"output_dir={folder}",
-        f"logging_dir={folder / 'logs'}",
-        f"tracker_kwargs.log_dir={folder / 'tensorboard'}",
-        f"rollout_dump_dir={folder / 'rollouts'}",
-    ]
 
 
 def summary(run: Run) -> dict[str, object]:
@@ -109,6 +100,20 @@ def test_killed_episodes_end_as_those_that_were_not(
     check_resumed(straight, killed, moment, monkeypatch)
     found = [json.loads(line)["traj_id"] for text in straight.rollouts().values() for line in text.splitlines()]
     assert len(set(found)) == len(found) == 32
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_episodes_are_the_same_where_environments_live_in_workers(tmp_path_factory: pytest.TempPathFactory) -> None:
+    model, lake = prepare_lake(tmp_path_factory.mktemp("lake")), "custom_envs.Lake.env_type=frozen_lake"
+    beside = Episodes(tmp_path_factory.mktemp("beside"), model, [lake])
+    spread = Episodes(tmp_path_factory.mktemp("spread"), model, [lake, "train_env_manager.world_size=2"])
+    for run in (beside, spread):
+        code, output = run.finish()
+        assert code == 0, output
+    assert spread.rollouts() == beside.rollouts()
+    logs = {path.name for path in (spread.folder / "logs").rglob("train_env*.log")}
+    assert logs == {"train_env_manager-0.log", "train_env_manager-1.log"}
 
 
 def check_resumed(straight: Run, killed: Run, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:

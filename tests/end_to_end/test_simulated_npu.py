@@ -40,6 +40,7 @@ def test_two_trainers_and_two_engines_on_two_npus_learn_what_they_learn_on_proce
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_engines_on_npus_of_their_own_get_weights_by_collectives_and_resume_is_exact(
     assets: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

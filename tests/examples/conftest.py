@@ -1,4 +1,4 @@
-"""The quickstart's folder on the path, as when one of its scripts is run."""
+"""The examples' folder and the quickstart's on the path, as when one of its scripts is run."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture(autouse=True)
 def quickstart(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder."""
-    monkeypatch.syspath_prepend(str(QUICKSTART))
-    return QUICKSTART
+    """The quickstart's folder."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.syspath_prepend(str(EXAMPLES / "quickstart"))
+    return EXAMPLES / "quickstart"

@@ -17,7 +17,7 @@ import yaml
 
 from roll_core.inference import Completion, SamplingParams
 from roll_core.rollout.env_episode import Episode, Plan, Style
-from roll_core.rollout.env_process import Observed
+from roll_core.rollout.environments import Observed
 from tests.rollout.dialogues import byte_dialogue
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

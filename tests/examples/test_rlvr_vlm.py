@@ -38,7 +38,10 @@ GROUPS, EACH = 4, 4
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example's files, its model hardly trained."""
-    folder = tmp_path_factory.mktemp("rlvr_vlm")
+    return prepare(tmp_path_factory.mktemp("rlvr_vlm"))
+
+
+def prepare(folder: Path) -> Path:
     command = [sys.executable, str(EXAMPLE / "prepare.py"), "--folder", str(folder), "--steps", "2"]
     subprocess.run(command, check=True, capture_output=True)
     return folder
@@ -71,6 +74,12 @@ def test_the_config_breaks_no_rule_and_held_out_rows_have_images_too(folder: Pat
     assert prompt.pictures is not None and len(prompt.token_ids) == len(prompt.pictures.short_ids) + 3
     names = inputs.tokenizer.convert_ids_to_tokens(list(inputs.excluded_token_ids))
     assert sorted(names) == ["<|image_pad|>", "<|video_pad|>", "<|vision_end|>", "<|vision_start|>"]
+
+
+def test_files_that_are_there_are_kept(folder: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (folder / "model", folder / "data", folder / "assets.json")}
+    prepare(folder)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
 def test_two_steps_in_one_process(folder: Path) -> None:

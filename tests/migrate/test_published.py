@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from roll_core.config.compose import read_config
-from roll_core.config.plan import Request, make_plan
+from roll_core.config.plan import Request
+from roll_core.config.planning import make_plan
 from roll_core.migrate.checking import problems_of_text
 from roll_core.migrate.config import Migrated, migrate_file
 from roll_core.plugins import Registry, load_plugins
@@ -132,7 +133,7 @@ def test_only_lines_about_the_platform_change() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "# nothing yet\n", "\ufeffmax_steps: 3\n", "actor_train: 5\nsystem_envs: [1]\nrewards: x\nmax_steps: 1\n"],
+    ["{}\n", "\ufeffmax_steps: 3\n", "actor_train: 5\nsystem_envs: [1]\nrewards: x\nmax_steps: 1\n"],
 )
 def test_a_file_without_anything_to_migrate_stays_as_it_is(text: str, registry: Registry, tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"

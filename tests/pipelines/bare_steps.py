@@ -9,7 +9,9 @@ from typing import Any
 import torch
 
 from roll_core.cluster.calls import Call
-from roll_core.cluster.worker import CACHE_BYTES, InferWorker, RewardActor, TrainWorker
+from roll_core.cluster.infer_worker import InferWorker
+from roll_core.cluster.reward_workers import RewardActor
+from roll_core.cluster.train_worker import CACHE_BYTES, TrainWorker
 from roll_core.config.schema import RLVRConfig
 from roll_core.data import DataProto
 from roll_core.data.remote_batch import BatchReader

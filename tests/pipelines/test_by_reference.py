@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from roll_core.cluster.worker import InferWorker
+from roll_core.cluster.infer_worker import InferWorker
 from roll_core.data.answers import RowStore, rest_of, rows_of
 from roll_core.data.remote_batch import BatchReader
 from roll_core.data.vision import PromptImages, feature_columns

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from roll_core.cluster.worker import CACHE_BYTES, TrainWorker
+from roll_core.cluster.train_worker import CACHE_BYTES, TrainWorker
 from roll_core.config.schema import AgenticConfig
 from roll_core.data.remote_batch import BatchReader, RowRemoteBatch
 from roll_core.pipelines.delivery import Delivery

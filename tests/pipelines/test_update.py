@@ -8,7 +8,7 @@ from roll_core.data import DataProto
 from roll_core.pipelines.sampling import sampling_params, training_temperature
 from roll_core.pipelines.shaping import Shaper
 from roll_core.pipelines.update import average
-from roll_core.pipelines.weighting import policy_loss, rows_per_mini_batch, rows_to_send
+from roll_core.pipelines.weighting import policy_loss, rows_to_send
 
 BASE: dict[str, Any] = {
     "response_length": 4,
@@ -115,7 +115,7 @@ def test_a_correction_is_made_once_either_before_training_or_in_the_loss() -> No
 def test_rows_of_an_optimiser_step_are_counted_over_ranks() -> None:
     training = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 3}
     given = config(actor_train={"training_args": training, "device_mapping": [0, 1, 2, 3]})
-    assert rows_per_mini_batch(given.actor_train) == 24
+    assert given.actor_train.mini_batch_size == 24
 
 
 def test_metrics_of_several_steps_are_averaged_and_extremes_kept() -> None:

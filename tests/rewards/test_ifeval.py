@@ -109,6 +109,53 @@ GUIDE_CASES: list[tuple[str, dict[str, Any], str, str]] = [
 ]
 
 
+# Texts that only look as if they followed, and texts that follow in another spelling.
+TRICKY: list[tuple[str, dict[str, Any], str, bool]] = [
+    ("startend:quotation", {}, '"He said "no" to me."', True),
+    ("startend:quotation", {}, '"Almost".', False),
+    ("startend:quotation", {}, '""', False),
+    ("startend:end_checker", {"end_phrase": "done"}, "It is undone", False),
+    ("startend:end_checker", {"end_phrase": "done"}, "It is done.", False),
+    ("startend:end_checker", {"end_phrase": "(done)"}, "It is(Done)", True),
+    ("keywords:existence", {"keywords": ["caf\u00e9"]}, "The cafe\u0301.", True),
+    ("keywords:existence", {"keywords": ["a.b"]}, "axb", False),
+    ("keywords:forbidden_words", {"forbidden_words": ["can't"]}, "I can\u2019t.", False),
+    ("keywords:forbidden_words", {"forbidden_words": ["C++"]}, "I use C++11.", False),
+    ("keywords:forbidden_words", {"forbidden_words": ["rock"]}, "I like _rock_.", False),
+    ("keywords:forbidden_words", {"forbidden_words": ["rock"]}, "I like rocks.", True),
+    ("detectable_format:json_format", {}, '\ufeff{"a": 1}', True),
+    ("detectable_format:json_format", {}, '```json {"a": 1}```', True),
+    ("detectable_format:json_format", {}, '```python\n{"a": 1}\n```', False),
+    ("detectable_format:json_format", {}, '{"a": 1}{"b": 2}', False),
+    ("detectable_format:number_bullet_lists", {"num_bullets": 1}, "*Note*: a list\n* a", True),
+    ("detectable_format:number_bullet_lists", {"num_bullets": 1}, "*a", True),
+    ("detectable_format:number_bullet_lists", {"num_bullets": 2}, "\u2022 a\n\u2022 b", False),
+    ("detectable_format:constrained_response", {}, "My answer is yes. My answer is no.", False),
+    ("detectable_format:constrained_response", {}, "my answer is yes.", False),
+    ("detectable_content:postscript", {"postscript_marker": "P.S."}, "Bye.\nP.P.S. x", False),
+    ("detectable_content:postscript", {"postscript_marker": "P.S."}, "Maps. x", False),
+    (
+        "length_constraints:nth_paragraph_first_word",
+        {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "don"},
+        "Do.\n\nDon't go.",
+        False,
+    ),
+    (
+        "length_constraints:nth_paragraph_first_word",
+        {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "don't"},
+        "Do.\n\n\u201cDon\u2019t,\u201d he said.",
+        True,
+    ),
+    ("combination:repeat_prompt", {"prompt_to_repeat": "Hi there"}, "hi   there\nYes.", True),
+    ("combination:repeat_prompt", {"prompt_to_repeat": "Hi there"}, "Hi there", False),
+    ("combination:repeat_prompt", {"prompt_to_repeat": "Hi there"}, "Hi thereby yes", False),
+    ("combination:two_responses", {}, "a\n************\nb", False),
+    ("length_constraints:number_words", {"num_words": 2, "relation": "less than"}, "don't", False),
+    ("length_constraints:number_sentences", {"num_sentences": 2, "relation": "less than"}, "e.g. this one", True),
+    ("punctuation:no_comma", {}, "1,000", False),
+]
+
+
 def published(response: str, *instructions: tuple[str, Any], **options: Any) -> Score:
     fields = {"instruction_id_list": [one for one, _ in instructions], "kwargs": [given for _, given in instructions]}
     return IFEvalReward(**options).score(RewardSample("1", "", response, fields=fields))
@@ -136,6 +183,11 @@ def test_a_function_of_the_guide_tells_texts_apart(
     assert guide(does_not, name, given) == Score(0.0, reason=f"not followed: {name}")
     # Data files have a column for every argument, null where it is not used.
     assert guide(follows, name, {"N": None, "quantifier": None, "letter": None} | given).score == 1.0
+
+
+@pytest.mark.parametrize(("name", "given", "text", "is_followed"), TRICKY)
+def test_a_text_is_taken_for_what_it_says(name: str, given: dict[str, Any], text: str, is_followed: bool) -> None:
+    assert published(text, (name, given)).score == float(is_followed)
 
 
 def test_every_instruction_is_in_these_tables() -> None:

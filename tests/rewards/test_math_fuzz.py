@@ -47,10 +47,49 @@ PIECES = (
         "_",
     ),
     *("=", "<", ">", ",", ".", "1", "2", "12", "0.5", "x", "y", "cm", "A", "|", "!", "%", "$", "-", "+", "/", " ", "&"),
+    *(
+        ":",
+        "'",
+        " to ",
+        "\\colon",
+        "\\mathrm{m}",
+        "\\text{ m}",
+        "^\\circ",
+        "\\mathbb{Z}",
+        "\\mu",
+        "\\Omega",
+        "cis",
+        "mod",
+    ),
     *("\u00b0", "\u00bd", "\u00b2", "\u2212", "\u0663", "\uff14"),
 )
 latex = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
 REWARD = MathRuleReward()
+
+
+# Each took, or might take, time beyond all bounds where a pattern can cut it into pieces in many ways.
+LONG = (
+    "5 " + "a" * 1900 + "?",
+    "5 " + "a/" * 900 + "?",
+    "5 " + "a " * 900 + "?",
+    "5" + r"\text{a}" * 250 + "?",
+    "1:" * 900 + "1",
+    "1 to " * 380 + "1",
+    "1 ft " * 380,
+    "cis" * 600,
+    r"1^\circ " * 250,
+    "1'" * 900,
+    r"{a\choose " * 150 + "}" * 150,
+    r"\frac{1}{2}" * 170 + r"\begin{pmatrix}1\end{pmatrix}",
+    "1 " * 900 + r"\begin{pmatrix}1",
+)
+
+
+@pytest.mark.parametrize("text", LONG)
+def test_the_quick_grader_comes_back_from_long_answers(text: str) -> None:
+    for reference, answer in (("2:3", text), (text, "7")):
+        score = REWARD.quick_score(RewardSample("1", "", f"\\boxed{{{answer}}}", reference))
+        assert score is None or score.score == 0.0
 
 
 @settings(max_examples=400, deadline=2000, suppress_health_check=[HealthCheck.too_slow])

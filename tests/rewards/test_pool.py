@@ -44,6 +44,13 @@ def descendants(pid: int) -> list[int]:
     return children + [one for child in children for one in descendants(child)]
 
 
+def test_nothing_waits_behind_a_slow_sample_while_another_process_is_free(tmp_path: Path) -> None:
+    with RewardPool(f"{ODD}:meets", 2, 20.0) as pool:
+        pool.score_many(samples("a", "b", reference=str(tmp_path)))  # So it is known that samples take long.
+        scores = pool.score_many(samples("wait", "come", *["a"] * 6, reference=str(tmp_path / "met")))
+    assert scores == [Score(1.0)] * 8
+
+
 @pytest.fixture(scope="module")
 def math_pool() -> Iterator[RewardPool]:
     with RewardPool("math_rule", 2, 5.0) as pool:

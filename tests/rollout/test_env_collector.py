@@ -17,8 +17,8 @@ from roll_core.rollout.env_dialogue import Dialogue
 from roll_core.rollout.env_episode import Episode, Style
 from roll_core.rollout.env_groups import GroupOrder, tags_of_groups
 from roll_core.rollout.env_pool import EnvPool
-from roll_core.rollout.env_process import Kind
 from roll_core.rollout.env_rollout import EnvRollout
+from roll_core.rollout.environments import Kind
 from tests.rollout.dialogues import byte_dialogue
 from tests.rollout.groups import Group, Waiter
 

@@ -21,7 +21,7 @@ from roll_core.rollout.env_episode import Style
 from roll_core.rollout.env_flow import EpisodeFlow, GroupShape
 from roll_core.rollout.env_groups import GroupOrder
 from roll_core.rollout.env_pool import EnvPool
-from roll_core.rollout.env_process import Kind
+from roll_core.rollout.environments import Kind
 from tests.inference.models import make_engine, reference, save_model
 from tests.rollout.dialogues import byte_dialogue
 from tests.rollout.groups import Group

@@ -13,7 +13,7 @@ from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.rollout.env_batch import episode_metrics, records, to_batch, validation_metrics
 from roll_core.rollout.env_dialogue import Dialogue, fill
 from roll_core.rollout.env_episode import Episode, Plan, Style
-from roll_core.rollout.env_process import Fault, Observed
+from roll_core.rollout.environments import Fault, Observed
 from tests.rollout.dialogues import byte_dialogue
 
 PARAMS = SamplingParams(max_new_tokens=50)

@@ -16,8 +16,7 @@ from roll_core.rollout.env_collector import EnvCollector
 from roll_core.rollout.env_episode import Episode, Style
 from roll_core.rollout.env_flow import EpisodeFlow, GroupShape, check_episodes
 from roll_core.rollout.env_groups import GroupOrder, GroupStart
-from roll_core.rollout.env_pool import Answer, Environments, Order
-from roll_core.rollout.env_process import Begin, Fault, Observed
+from roll_core.rollout.environments import Answer, Begin, Environments, Fault, Observed, Order
 from tests.rollout.dialogues import byte_dialogue
 from tests.rollout.test_flow import Engines, Stream, Waiter
 

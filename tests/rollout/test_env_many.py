@@ -15,7 +15,7 @@ from roll_core.rollout.env_episode import Episode, Style
 from roll_core.rollout.env_flow import EpisodeFlow, GroupShape
 from roll_core.rollout.env_groups import GroupOrder
 from roll_core.rollout.env_pool import EnvPool
-from roll_core.rollout.env_process import Kind
+from roll_core.rollout.environments import Kind
 from tests.rollout.dialogues import byte_dialogue
 from tests.rollout.test_env_flow import Talkers
 from tests.rollout.test_flow import Waiter

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from roll_core.rollout.env_pool import EnvPool
-from roll_core.rollout.env_process import Act, Begin, Fault, Kind, Observed
+from roll_core.rollout.environments import Act, Begin, Fault, Kind, Observed
 
 SOURCE = """
     import os, time

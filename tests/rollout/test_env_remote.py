@@ -18,8 +18,8 @@ from roll_core.context import WorkerContext
 from roll_core.platforms.cpu import CpuPlatform
 from roll_core.plugins import load_plugins
 from roll_core.rollout.env_pool import EnvPool
-from roll_core.rollout.env_process import Act, Begin, Fault, Kind, Observed
 from roll_core.rollout.env_remote import ENV_THREADS, EnvWorker, RemoteEnvironments
+from roll_core.rollout.environments import Act, Begin, Fault, Kind, Observed
 from tests.rollout.test_env_pool import SOURCE
 
 KINDS = ("fine", "reset")
@@ -72,7 +72,7 @@ def test_workers_answer_as_a_pool_does_and_the_death_of_one_is_a_fault_of_its_ep
 
     import ray
 
-    pid = ray.get(remote.workers.submit_to(1, "facts").ref)["pid"]
+    pid = ray.get(remote.workers.submit_to(1, "facts").ref).pid
     os.kill(pid, signal.SIGKILL)
     answers = remote.run([Act(slot, "b") for slot in range(5)])
     assert [isinstance(answer, Fault) for answer in answers] == [False, True, False, True, False]

@@ -4,7 +4,8 @@ import torch
 
 from roll_core.inference import SamplingParams
 from roll_core.rewards import Status
-from roll_core.rollout.sample import requests_for, seed_of, to_batch
+from roll_core.rollout.sample import requests_for, to_batch
+from roll_core.rollout.seeds import seed_of
 from tests.rollout.samples import prompt, sample
 
 PARAMS = SamplingParams(max_new_tokens=4)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from roll_core.cluster.worker import ProcessFacts
 from roll_core.errors import RollError, WeightSyncError, WorkerDied
 from roll_core.inference import Completion, GenerationRequest, SamplingParams
 from roll_core.rewards import RewardSample, Score, Status
@@ -140,9 +141,9 @@ class Ends(Group):
     def start(self, rank: int) -> None:
         return None
 
-    def facts(self, rank: int) -> dict[str, Any]:
-        devices = self.device_names[rank : rank + 1]
-        return {"address": "here", "port": 1, "node": f"{self.role} {rank}", "devices": devices}
+    def facts(self, rank: int) -> ProcessFacts:
+        devices = tuple(self.device_names[rank : rank + 1])
+        return ProcessFacts(pid=1, node=f"{self.role} {rank}", address="here", port=1, devices=devices)
 
     def join_weight_group(self, rank: int, *arguments: Any) -> None:
         self.joined = arguments

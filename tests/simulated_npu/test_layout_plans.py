@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from roll_core.config.compose import load_config_file
-from roll_core.config.plan import Plan, Request, make_plan
+from roll_core.config.plan import Plan, Request
+from roll_core.config.planning import make_plan
 from roll_core.plugins import load_plugins
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "ascend_examples" / "qwen3_30b_rlvr_fsdp2.yaml"

@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +29,6 @@ from tests.training.support import (
 def any_model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     family = "qwen3" if request.param == "tied" else request.param
     return write_model(tmp_path_factory.mktemp(request.param), tied=request.param == "tied", family=family)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture
-def opened() -> Iterator[list[Fsdp2Strategy]]:
-    strategies: list[Fsdp2Strategy] = []
-    yield strategies
-    for strategy in strategies:
-        strategy.close()
 
 
 def start(opened: list[Fsdp2Strategy], model: Path, plan: TrainPlan | None = None, **keys: Any) -> Fsdp2Strategy:

@@ -23,16 +23,6 @@ from roll_core.training.shard import shard, units
 from tests.training.support import role, strategy_for, write_model
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def tied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("tied"), tied=True)
-
-
 def found(**keys: Any) -> list[str]:
     return [str(problem) for problem in Fsdp2Strategy.problems(role(Path("model"), **keys), CpuPlatform())]
 

@@ -20,7 +20,6 @@ from tests.training.support import (
     run_ranks,
     strategy_for,
     write_expert_model,
-    write_model,
 )
 
 ROWS = 7
@@ -46,16 +45,6 @@ CUTS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module")
 def rows() -> DataProto:
     return batch(ROWS)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def tied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("tied"), tied=True)
 
 
 @pytest.fixture(scope="module")

@@ -19,16 +19,6 @@ from tests.training.support import advantage_loss, batch, role, run_ranks, strat
 PLAN = TrainPlan(8)
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def tied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("tied"), tied=True)
-
-
 @pytest.fixture
 def strategy(model: Path) -> Iterator[Fsdp2Strategy]:
     made = strategy_for(role(model), plan=PLAN)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,14 +21,6 @@ CUTS = {"all": 7, "some": 3, "one": 1}
 @pytest.fixture(params=["qwen3", "llama"])
 def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return write_model(tmp_path, family=request.param)
-
-
-@pytest.fixture
-def opened() -> Iterator[list[Fsdp2Strategy]]:
-    strategies: list[Fsdp2Strategy] = []
-    yield strategies
-    for strategy in strategies:
-        strategy.close()
 
 
 def grouped(*, ragged: bool) -> DataProto:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from roll_core.config.agentic import AgenticConfig, EnvManagerConfig
 from roll_core.config.rules import rollout
-from roll_core.config.rules.algorithm import asynchronous
+from roll_core.config.rules.algorithm import asynchronous, idle_roles, missing_roles
 from roll_core.data.tags import nearest
 from roll_core.data.templates import template_problems
 from roll_core.envs.base import BUILTIN_ENVIRONMENTS
@@ -43,15 +43,7 @@ def problems(config: AgenticConfig) -> Iterator[Problem]:
 
 def _learning(config: AgenticConfig) -> Iterator[Problem]:
     """Roles and estimators of a run that trains."""
-    for name in ("actor_train", "actor_infer"):
-        if name not in config.model_fields_set:
-            yield Problem(name, "must be given", None, f"a section {name} with strategy_args and device_mapping")
-    if config.needs_critic and config.critic is None:
-        hint = "add a section critic, or adv_estimator: reinforce or grpo, which need none"
-        # Published configs leave the estimator to its default also where there is no critic for it.
-        is_default = "adv_estimator" not in config.model_fields_set
-        rule = "adv_estimator gae learns values, which needs a critic"
-        yield Problem("critic", rule, None, hint, is_not_built=is_default)
+    yield from missing_roles(config, has_default_estimator="adv_estimator" not in config.model_fields_set)
     yield from _estimator(config)
     yield from asynchronous(config)
     if config.async_generation_ratio > 0 and config.train_env_manager.pace == "lockstep":
@@ -63,10 +55,7 @@ def notices(config: AgenticConfig) -> Iterator[str]:
     """Keys that were written and change nothing, because of what other keys say."""
     if config.val_env_manager is None and "eval_steps" in config.model_fields_set and config.eval_steps > 0:
         yield "eval_steps: has no effect without a section val_env_manager"
-    if config.reference is not None and not config.needs_reference:
-        yield "reference: not started; neither use_kl_loss nor add_token_level_kl asks for a reference model"
-    if config.critic is not None and not config.needs_critic:
-        yield f"critic: not started; adv_estimator {config.adv_estimator} learns no values"
+    yield from idle_roles(config)
     for key in ("norm_mean_type", "norm_std_type"):
         if getattr(config, key) is not None:
             yield f"{key}: has no effect; episodes are compared as reward_normalization says"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from roll_core.config.pipeline import PPOConfig
+from roll_core.config.policy import PPOConfig
 from roll_core.config.rlvr import RLVRConfig
 from roll_core.errors import Problem
 
@@ -15,12 +15,7 @@ AGENTIC_ESTIMATORS = ("gigpo", "step_reinforce", "agentic_reinforce")
 
 def problems(config: RLVRConfig) -> Iterator[Problem]:
     """Combinations that cannot be computed or contradict themselves."""
-    for name in ("actor_train", "actor_infer"):
-        if name not in config.model_fields_set:
-            yield Problem(name, "must be given", None, f"a section {name} with strategy_args and device_mapping")
-    if config.needs_critic and config.critic is None:
-        hint = "add a section critic, or adv_estimator: reinforce or grpo, which need none"
-        yield Problem("critic", "adv_estimator gae learns values, which needs a critic", None, hint)
+    yield from missing_roles(config)
     yield from _estimator(config)
     yield from _groups(config)
     yield from asynchronous(config)
@@ -32,12 +27,9 @@ def notices(config: RLVRConfig) -> Iterator[str]:
     given = config.model_fields_set
     if "init_kl_coef" in given and config.init_kl_coef > 0 and not config.add_token_level_kl:
         yield "init_kl_coef: has no effect without add_token_level_kl: true, and makes no reference model"
-    if config.reference is not None and not config.needs_reference:
-        yield "reference: not started; neither use_kl_loss nor add_token_level_kl asks for a reference model"
+    yield from idle_roles(config)
     if config.needs_reference and config.reference is None:
         yield "reference: not given, so it is made like actor_train and on its devices"
-    if config.critic is not None and not config.needs_critic:
-        yield f"critic: not started; adv_estimator {config.adv_estimator} learns no values"
     if config.value_clip is not None and not config.needs_critic:
         yield f"value_clip: has no effect; adv_estimator {config.adv_estimator} learns no values"
     if config.use_kl_loss and config.kl_loss_coef == 0:
@@ -80,6 +72,30 @@ def _groups(config: RLVRConfig) -> Iterator[Problem]:
         rule = f"{' and '.join(asking)} compares the responses of one prompt, which needs at least 2"
         hint = "num_return_sequences_in_group: 8, or normalisation over the batch"
         yield Problem("num_return_sequences_in_group", rule, config.num_return_sequences_in_group, hint)
+
+
+def missing_roles(config: PPOConfig, *, has_default_estimator: bool = False) -> Iterator[Problem]:
+    """Roles that training needs and the config does not describe.
+
+    Args:
+        has_default_estimator: published configs of this kind leave the estimator to its default, also without the
+            critic that it needs.
+    """
+    for name in ("actor_train", "actor_infer"):
+        if name not in config.model_fields_set:
+            yield Problem(name, "must be given", None, f"a section {name} with strategy_args and device_mapping")
+    if config.needs_critic and config.critic is None:
+        rule = "adv_estimator gae learns values, which needs a critic"
+        hint = "add a section critic, or adv_estimator: reinforce or grpo, which need none"
+        yield Problem("critic", rule, None, hint, is_not_built=has_default_estimator)
+
+
+def idle_roles(config: PPOConfig) -> Iterator[str]:
+    """Roles that are described and that nothing asks for."""
+    if config.reference is not None and not config.needs_reference:
+        yield "reference: not started; neither use_kl_loss nor add_token_level_kl asks for a reference model"
+    if config.critic is not None and not config.needs_critic:
+        yield f"critic: not started; adv_estimator {config.adv_estimator} learns no values"
 
 
 def asynchronous(config: PPOConfig) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from roll_core.config.rlvr import RLVRConfig
-from roll_core.config.roles import DataArgs
+from roll_core.config.role_sections import DataArgs
 from roll_core.data.templates import template_problems
 from roll_core.errors import Problem
 

@@ -11,7 +11,7 @@ from roll_core.config.rlvr import RLVRConfig
 from roll_core.config.roles import FilterConfig, RewardConfig
 from roll_core.data.tags import tag_routes
 from roll_core.errors import ConfigError, Problem
-from roll_core.objects import ObjectError, spec_problem
+from roll_core.objects import ObjectError, published_path_meant, spec_problem
 from roll_core.rewards.builtin import BUILTIN_REWARDS, make_reward
 from roll_core.rollout.filters import BUILTIN_FILTERS, THRESHOLDS
 
@@ -49,14 +49,18 @@ def is_published(reward: RewardConfig) -> bool:
 
 
 def reward_name_problems(name: str, reward: RewardConfig) -> Iterator[Problem]:
-    """What keeps a domain's reward from being found. A published class that is not built is no fault of the config."""
+    """What keeps a domain's reward from being found.
+
+    A published class that is not built is no fault of the config; a misspelt one is.
+    """
     spec = reward.worker_cls or name
     wrong = spec_problem(spec, BUILTIN_REWARDS, "reward")
     if wrong is not None:
         key = f"rewards.{name}.worker_cls" if reward.worker_cls else f"rewards.{name}"
         rule, _, rest = wrong.partition("\n")
         hint = "; ".join(line.strip() for line in rest.splitlines())
-        yield Problem(key, rule, None, hint, is_not_built=is_published(reward))
+        is_elsewhere = is_published(reward) and published_path_meant(spec) is None
+        yield Problem(key, rule, None, hint, is_not_built=is_elsewhere)
 
 
 def _thresholds(path: str, given: FilterConfig) -> Iterator[Problem]:

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from roll_core.config.judges import judge_engine, judge_engines
 from roll_core.config.reward_options import OPTION_KEYS, READ_KEYS, reward_name
 from roll_core.config.rlvr import RLVRConfig
-from roll_core.config.roles import DataArgs, RewardConfig, WorkerConfig
+from roll_core.config.role_sections import DataArgs
+from roll_core.config.roles import RewardConfig, WorkerConfig
 from roll_core.config.section import Section
 
 _ADAPTER = "there is no adapter without lora_target"

@@ -8,7 +8,7 @@ from typing import Any
 
 from roll_core.errors import BadRequest
 from roll_core.inference.base import GenerationRequest
-from roll_core.inference.request_rules import check_request
+from roll_core.inference.request_rules import check_package_request
 from roll_core.inference.sglang.messages import Output
 
 COLDEST = 1e-6
@@ -29,12 +29,8 @@ class RequestRules:
         Raises:
             BadRequest: names the request and what is wrong.
         """
-        check_request(request, self.vocab_size, [(self.max_length, "the engine reads")])
+        check_package_request(request, "SGLang", self.vocab_size, self.max_length, self.has_tokenizer, COLDEST)
         who, params = f"request '{request.request_id}'", request.params
-        if params.stop and not self.has_tokenizer:
-            raise BadRequest(f"{who} has stop strings, and the model's folder has no tokenizer")
-        if 0 < params.temperature < COLDEST:
-            raise BadRequest(f"{who}: temperature is {params.temperature}\n  allowed: 0, or {COLDEST} and more")
         if request.images is not None:
             raise BadRequest(f"{who} has images, and SGLang is given none in this version\n  try: hf_infer or vllm")
         if params.excluded_token_ids:

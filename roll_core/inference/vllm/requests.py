@@ -9,7 +9,7 @@ from typing import Any
 from roll_core.data.images import open_image
 from roll_core.errors import BadRequest, EngineFailed
 from roll_core.inference.base import GenerationRequest
-from roll_core.inference.request_rules import check_request
+from roll_core.inference.request_rules import check_package_request
 
 COLDEST = 0.01
 """vLLM raises temperatures below this to it, except 0; then its log-probs are not those of the temperature asked."""
@@ -37,12 +37,8 @@ class RequestRules:
         Raises:
             BadRequest: names the request and what is wrong.
         """
-        check_request(request, self.vocab_size, [(self.max_length, "the engine reads")])
+        check_package_request(request, "vLLM", self.vocab_size, self.max_length, self.has_tokenizer, COLDEST)
         who, params = f"request '{request.request_id}'", request.params
-        if params.stop and not self.has_tokenizer:
-            raise BadRequest(f"{who} has stop strings, and the model's folder has no tokenizer")
-        if 0 < params.temperature < COLDEST:
-            raise BadRequest(f"{who}: temperature is {params.temperature}\n  allowed by vLLM: 0, or {COLDEST} and more")
         is_restricted = params.top_k or params.top_p < 1 or params.repetition_penalty != 1 or params.excluded_token_ids
         if self.has_plain_sampling_only and is_restricted:
             raise BadRequest(

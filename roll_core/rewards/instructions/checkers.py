@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Sequence
 
 from roll_core.rewards.instructions.language import is_in_language
@@ -17,18 +18,31 @@ from roll_core.rewards.instructions.text import first_word, paragraphs, words
 _PLACEHOLDER = re.compile(r"\[[^\[\]\n]*\]")
 _HIGHLIGHT = re.compile(r"\*([^\n*]*)\*")
 _DOUBLE_HIGHLIGHT = re.compile(r"\*\*([^\n*]*)\*\*")
-_FENCE = re.compile(r"\A```(?:json)?[^\S\n]*\n(.*)\n[^\S\n]*```\Z", re.DOTALL | re.IGNORECASE)
+_FENCE = re.compile(r"\A```(?:json)?(?![A-Za-z])(.*)```\Z", re.DOTALL | re.IGNORECASE)
+# A line that begins with *emphasis* is no bullet.
+_EMPHASIS = re.compile(r"\*[^\s*](?:[^*]*[^\s*])?\*")
 RESPONSE_DIVIDER = "******"
 
 
 def occurrences(text: str, keyword: str) -> int:
     """How often a keyword stands in a text, in any case, also inside words: as published."""
-    return sum(1 for _ in re.finditer(re.escape(keyword), text, re.IGNORECASE))
+    return sum(1 for _ in re.finditer(re.escape(_spelled(keyword)), _spelled(text), re.IGNORECASE))
 
 
 def word_occurrences(text: str, word: str) -> int:
-    """How often a word stands in a text as a whole word, in any case."""
-    return sum(1 for _ in re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE))
+    """How often a word stands in a text as a whole word, in any case. `_word_` is emphasis; C++ is in C++11."""
+    return sum(1 for _ in re.finditer(_whole(_spelled(word)), _spelled(text), re.IGNORECASE))
+
+
+def _whole(word: str) -> str:
+    before = r"(?<![^\W_])" if word[0].isalnum() else ""
+    after = r"(?![^\W_])" if word[-1].isalnum() else ""
+    return before + re.escape(word) + after
+
+
+def _spelled(text: str) -> str:
+    """A text with one spelling of what looks the same: accents joined to their letters, straight apostrophes."""
+    return unicodedata.normalize("NFC", text).replace("\u2019", "'")
 
 
 def letter_count(text: str, letter: str) -> int:
@@ -59,7 +73,8 @@ def has_postscript(text: str, marker: str) -> bool:
     letters = [letter for letter in marker.strip().lower() if letter.isalpha()]
     if "".join(letters) in ("ps", "pps"):
         # Up to one space between the letters, and a period after all but the last.
-        pattern = r"(?<![a-z])" + r"\.\s?".join(letters) + r"(?![a-z])\.?"
+        # P.P.S. is another postscript than P.S.
+        pattern = r"(?<![a-z])(?<!p\.)(?<!p\.\s)" + r"\.\s?".join(letters) + r"(?![a-z])\.?"
     else:
         pattern = re.escape(marker.strip().lower())
     found = re.search(pattern, text.lower())
@@ -67,10 +82,10 @@ def has_postscript(text: str, marker: str) -> bool:
 
 
 def bullet_count(text: str) -> int:
-    """Lines that begin with `*` or `-` and say something. `**bold**` lines and lines of dashes are no bullets."""
+    """Lines that begin with `*` or `-` and say something. Lines that begin with emphasis, or of dashes, are none."""
     lines = (line.strip() for line in text.splitlines())
     return sum(
-        (line.startswith("*") and not line.startswith("**")) or line.startswith("-")
+        (line.startswith("*") and not line.startswith("**") and not _EMPHASIS.match(line)) or line.startswith("-")
         for line in lines
         if line.strip("-* \t")
     )
@@ -100,7 +115,7 @@ def section_count(text: str, splitter: str) -> int:
 
 def is_json(text: str) -> bool:
     """Whether a text is JSON and nothing else; it may stand in a code fence."""
-    text = text.strip()
+    text = text.strip().removeprefix("\ufeff")
     fenced = _FENCE.match(text)
     try:
         json.loads(fenced.group(1) if fenced else text, parse_constant=_refuse)
@@ -134,7 +149,10 @@ def are_two_responses(text: str) -> bool:
 
 def repeats(text: str, prompt: str) -> bool:
     """Whether a text begins with the prompt, word for word in any case, and goes on after it."""
-    return _plain(text).startswith(_plain(prompt))
+    said, wanted = _plain(text), _plain(prompt)
+    rest = said.removeprefix(wanted)
+    is_cut = wanted[-1:].isalnum() and rest[:1].isalnum()
+    return said.startswith(wanted) and not is_cut and re.search(r"\w", rest) is not None
 
 
 def _plain(text: str) -> str:
@@ -143,7 +161,9 @@ def _plain(text: str) -> str:
 
 def ends_with(text: str, phrase: str) -> bool:
     """Whether a text's last words are a phrase, in any case; the whole may stand in double quotes."""
-    return text.strip().strip('"').strip().lower().endswith(phrase.strip().strip('"').strip().lower())
+    said, wanted = (one.strip().strip('"').strip().lower() for one in (text, phrase))
+    before = said.removesuffix(wanted)[-1:]
+    return said.endswith(wanted) and not (before.isalnum() and wanted[:1].isalnum())
 
 
 def is_quoted(text: str) -> bool:

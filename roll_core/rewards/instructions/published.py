@@ -87,8 +87,8 @@ PUBLISHED: Mapping[str, Checker] = {
     "detectable_format:number_bullet_lists": lambda text, given: (
         check.bullet_count(text) == given.number("num_bullets")
     ),
-    "detectable_format:constrained_response": lambda text, given: any(
-        option in text for option in CONSTRAINED_RESPONSES
+    "detectable_format:constrained_response": lambda text, given: (
+        sum(option in text for option in CONSTRAINED_RESPONSES) == 1
     ),
     "detectable_format:number_highlighted_sections": lambda text, given: (
         check.highlight_count(text) >= given.number("num_highlights")

@@ -122,5 +122,5 @@ def first_word(paragraph: str) -> str:
     words_of = paragraph.split(maxsplit=1)
     if not words_of:
         return ""
-    word = words_of[0].lstrip("'\"\u201c\u2018*_(#")
-    return re.split(r"[.,?!'\":;\u2019\u201d*_)]", word, maxsplit=1)[0].lower()
+    word = words_of[0].lstrip("'\"\u201c\u2018*_(#").replace("\u2019", "'")
+    return re.split(r"[.,?!\":;\u201d*_)]|'(?!\w)", word, maxsplit=1)[0].lower()

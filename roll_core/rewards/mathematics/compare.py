@@ -10,6 +10,10 @@ Choices where mathematics alone does not decide:
 - A unit, a currency sign or `x =` on one side only is ignored. Units on both sides must agree.
 - A list without brackets equals a set with the same elements, and a tuple with the same elements in the same order.
   A set and a tuple differ. `[1,2]` and `(1,2)` differ.
+- `y = 2x` and `f(x) = 2x` are equal. The natural numbers begin at 1.
+- A column vector equals the tuple of its entries.
+- Ratios are equal if their parts are proportional in the same order, and `2:3` equals 2/3. Two times of day differ
+  unless they are the same, and so do two ranges "2 to 3".
 - An inequality in one variable equals the interval of its solutions.
 - A decimal equals a number that no finite decimal is equal to (1/3, pi) if it agrees with it to all its digits and has
   at least six. Two decimals must be exactly equal.
@@ -21,82 +25,44 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Protocol
 
 from roll_core.rewards.mathematics import exact, units
-from roll_core.rewards.mathematics.notation import clean
-from roll_core.rewards.mathematics.structure import (
+from roll_core.rewards.mathematics.algebra import (
+    Algebra,
+    CannotCompare,
+    NeedsAlgebra,
+    NoAlgebra,
+    UnreadableAnswer,
+    UnreadableReference,
+)
+from roll_core.rewards.mathematics.nodes import (
     Items,
     Matrix,
     Node,
+    Ratio,
     Relation,
     Residue,
     Scalar,
     SetOperation,
     Word,
-    read,
-    readings,
 )
+from roll_core.rewards.mathematics.notation import clean
+from roll_core.rewards.mathematics.ratios import same_ratio
+from roll_core.rewards.mathematics.scalars import BASE_NUMERAL, folded, same_scalar
+from roll_core.rewards.mathematics.structure import read, readings
 
 # Nobody's final answer is longer; a parser given more would take minutes.
 MAX_CHARACTERS = 2000
 _MAX_ITEMS = 60
 _CHOICE = re.compile(r"\(?([A-Ja-j])\)?")
 _CHOICE_WITH_TEXT = re.compile(r"\(?([A-Ja-j])(?:\)|[.:](?=[ \\])) ?(.+)", re.DOTALL)
-_BASE_NUMERAL = re.compile(r"(?P<digits>[0-9A-Za-z]+)_\{(?P<base>\d{1,2})\}")
-
-
-class NeedsAlgebra(Exception):
-    """The quick rules do not decide this comparison."""
-
-
-class CannotCompare(Exception):
-    """Both sides can be read, but nothing here can tell whether they are equal."""
-
-
-class UnreadableAnswer(Exception):
-    """The answer is not mathematics that can be read."""
-
-
-class UnreadableReference(Exception):
-    """The reference is not mathematics that can be read."""
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """An expression as text, times an exact factor."""
-
-    text: str
-    factor: Fraction = Fraction(1)
-
-
-class Algebra(Protocol):
-    """What comparisons need beyond exact numbers and structure. The first argument is always the reference."""
-
-    def same_expression(self, reference: Quantity, answer: Quantity) -> bool: ...
-
-    def same_equation(self, reference: Relation, answer: Relation) -> bool: ...
-
-    def same_set(self, reference: Node, answer: Node) -> bool: ...
-
-
-class _NoAlgebra:
-    def same_expression(self, reference: Quantity, answer: Quantity) -> bool:
-        raise NeedsAlgebra
-
-    def same_equation(self, reference: Relation, answer: Relation) -> bool:
-        raise NeedsAlgebra
-
-    def same_set(self, reference: Node, answer: Node) -> bool:
-        raise NeedsAlgebra
+_FUNCTION_OF_X = re.compile(r"y|[fgh]\(x\)")
 
 
 def quick_verdict(reference: str, answer: str) -> bool | None:
     """Whether an answer is right, or None where that takes algebra to tell."""
     try:
-        is_right = _verdict(reference, answer, _NoAlgebra())
+        is_right = _verdict(reference, answer, NoAlgebra())
     except NeedsAlgebra:
         return None
     # Against a reference that nobody can read, no answer is wrong.
@@ -124,12 +90,15 @@ def _verdict(reference: str, answer: str, algebra: Algebra) -> bool:
     if len(answer) > MAX_CHARACTERS:
         raise UnreadableAnswer(f"the boxed answer has more than {MAX_CHARACTERS} characters")
     reference, answer = clean(reference), clean(answer)
-    if _folded(_without_text(reference)) == _folded(_without_text(answer)):
+    if folded(_without_text(reference)) == folded(_without_text(answer)):
         return True
     choice = _CHOICE.fullmatch(reference)
     chosen = _CHOICE_WITH_TEXT.fullmatch(_without_text(answer))
     if chosen and choice:
         return chosen.group(1).lower() == choice.group(1).lower()
+    wanted = _CHOICE_WITH_TEXT.fullmatch(_without_text(reference))
+    if wanted and wanted.group(1).isupper() and _CHOICE.fullmatch(answer):
+        return answer.strip("()").upper() == wanted.group(1)
     if chosen and answer.startswith("("):
         answer = chosen.group(2)
     unsure: Exception | None = None
@@ -154,19 +123,16 @@ def _is_plain(node: Node) -> bool:
     if isinstance(node, Scalar):
         value = units.split_unit(node.text)[0].removesuffix("%").strip()
         is_symbol = re.fullmatch(r"[A-Za-z]|-?\\infty", value) is not None
-        return is_symbol or exact.exact_value(value) is not None or _BASE_NUMERAL.fullmatch(value) is not None
+        return is_symbol or exact.exact_value(value) is not None or BASE_NUMERAL.fullmatch(value) is not None
+    if isinstance(node, Ratio):
+        return all(_is_plain(Scalar(part)) for part in node.parts)
     return isinstance(node, Word | Residue) or (isinstance(node, Items) and all(_is_plain(item) for item in node.items))
-
-
-def _folded(text: str) -> str:
-    # Spaces between digits count: 2 1/2 is not 21/2. Case counts in LaTeX commands: \Delta is not \delta.
-    text = re.sub(r"(?<!\d) | (?!\d)", "", text)
-    return text if "\\" in text else text.lower()
 
 
 def _same(reference: Node, answer: Node, algebra: Algebra) -> bool:
     if reference == answer:
         return True
+    reference, answer = _as_tuple_beside(answer, reference), _as_tuple_beside(reference, answer)
     if isinstance(reference, Relation) and isinstance(answer, Relation):
         return _same_relation(reference, answer, algebra)
     if isinstance(reference, Relation) and reference.is_equation:
@@ -185,8 +151,10 @@ def _same(reference: Node, answer: Node, algebra: Algebra) -> bool:
         return _same_matrix(reference, answer, algebra)
     if isinstance(reference, Residue) or isinstance(answer, Residue):
         return _same_residue(reference, answer)
+    if isinstance(reference, Ratio) or isinstance(answer, Ratio):
+        return same_ratio(reference, answer, algebra)
     if isinstance(reference, Scalar) and isinstance(answer, Scalar):
-        return _same_scalar(reference.text, answer.text, algebra)
+        return same_scalar(reference.text, answer.text, algebra)
     return False
 
 
@@ -200,7 +168,7 @@ def _is_region(node: Node) -> bool:
 def _may_be_region(node: Node) -> bool:
     if isinstance(node, Items):
         return not node.is_bracketed or len(node.items) == 2
-    return not isinstance(node, Word | Matrix | Residue)
+    return not isinstance(node, Word | Matrix | Residue | Ratio)
 
 
 def _same_items(reference: Items, answer: Items, algebra: Algebra) -> bool:
@@ -256,6 +224,14 @@ def _distinct(items: list[Node], algebra: Algebra) -> list[Node]:
     return kept
 
 
+def _as_tuple_beside(other: Node, node: Node) -> Node:
+    """A column vector beside a tuple, as the tuple of its entries; any other node as it is."""
+    if not isinstance(node, Matrix) or not isinstance(other, Items) or other.left != "(" or len(node.rows) < 2:
+        return node
+    is_column = all(len(row) == 1 for row in node.rows)
+    return Items(tuple(row[0] for row in node.rows), "(", ")") if is_column else node
+
+
 def _same_single(reference: Node, answer: Node, algebra: Algebra) -> bool:
     """A set or list of one element equals the element."""
     for items in (reference, answer):
@@ -281,8 +257,12 @@ def _same_residue(reference: Node, answer: Node) -> bool:
 def _same_relation(reference: Relation, answer: Relation, algebra: Algebra) -> bool:
     if not (reference.is_equation and answer.is_equation):
         return not (reference.is_equation or answer.is_equation) and algebra.same_set(reference, answer)
-    names = [_folded(relation.sides[0]) for relation in (reference, answer)]
-    if names[0] == names[1] and _names_a_quantity(reference.sides[0]):
+    names = [folded(relation.sides[0]) for relation in (reference, answer)]
+    plain = [re.sub(r"_\{\w+\}$", "", name) for name in names]
+    # Of several roots, x_1 is one and x is each; x_1 and x_2 differ.
+    is_root = plain[0] == plain[1] and (plain[0] == names[0]) != (plain[1] == names[1])
+    is_same_name = names[0] == names[1] or is_root or all(_FUNCTION_OF_X.fullmatch(name) for name in names)
+    if is_same_name and _names_a_quantity(reference.sides[0]):
         return _same(read(reference.sides[-1]), read(answer.sides[-1]), algebra)
     return algebra.same_equation(reference, answer)
 
@@ -304,82 +284,3 @@ def _names_a_quantity(side: str) -> bool:
     side = re.sub(r"\\text ?\{[^{}]*\}", "A", side)
     side = re.sub(r"_ ?\{[^{}]*\}|(?<=[A-Za-z}]) ?\([^()]*\)", "", side)
     return re.search(r"[A-Za-z]", side) is not None and re.search(r"\d|\\sqrt|\\infty|\\pi", side) is None
-
-
-def _same_scalar(reference: str, answer: str, algebra: Algebra) -> bool:
-    if _folded(reference) == _folded(answer):
-        return True
-    if re.fullmatch("[A-Za-z]", reference) and re.fullmatch("[A-Za-z]", answer):
-        return reference.lower() == answer.lower()
-    expected, given = _BASE_NUMERAL.fullmatch(reference), _BASE_NUMERAL.fullmatch(answer)
-    if expected or given:
-        return _same_numeral(expected, given, reference, answer)
-    return any(
-        _same_quantity(left, right, algebra)
-        for left, right in _quantities(*units.split_unit(reference), *units.split_unit(answer))
-    )
-
-
-def _same_numeral(expected: re.Match[str] | None, given: re.Match[str] | None, reference: str, answer: str) -> bool:
-    """Numerals with a base. Beside one, a bare number may be its digits (the question names the base) or its value."""
-    if expected and given:
-        values = [_numeral_value(expected), _numeral_value(given)]
-        return values[0] is not None and values[0] == values[1]
-    numeral, bare = (expected, answer) if expected else (given, reference)
-    if numeral is None:
-        return False
-    value = _numeral_value(numeral)
-    return bare.lower() == numeral["digits"].lower() or (value is not None and exact.exact_value(bare) == value)
-
-
-def _numeral_value(numeral: re.Match[str]) -> int | None:
-    base = int(numeral["base"])
-    try:
-        return int(numeral["digits"], base) if 2 <= base <= 36 else None
-    except ValueError:
-        return None
-
-
-def _quantities(
-    reference: str, reference_unit: units.Unit, answer: str, answer_unit: units.Unit
-) -> list[tuple[Quantity, Quantity]]:
-    """Pairs of which one must be equal for the two values to be equal."""
-    if reference_unit.dimensions and answer_unit.dimensions:
-        if reference_unit.dimensions != answer_unit.dimensions:
-            return []
-        return [(Quantity(reference, reference_unit.size), Quantity(answer, answer_unit.size))]
-    if reference_unit == units.DEGREE and "\\pi" in answer:
-        return [(Quantity(rf"({reference})\cdot \pi", Fraction(1, 180)), Quantity(answer))]
-    if answer_unit == units.DEGREE and "\\pi" in reference:
-        return [(Quantity(reference), Quantity(rf"({answer})\cdot \pi", Fraction(1, 180)))]
-    is_percent = [text.endswith("%") for text in (reference, answer)]
-    reference, answer = reference.removesuffix("%").strip(), answer.removesuffix("%").strip()
-    scales = [reference_unit.scale, answer_unit.scale]
-    if is_percent[0] == is_percent[1]:
-        return [(Quantity(reference, scales[0]), Quantity(answer, scales[1]))]
-    scales = [scale / 100 if percent else scale for scale, percent in zip(scales, is_percent)]
-    pairs = [(Quantity(reference, scales[0]), Quantity(answer, scales[1]))]
-    bare = exact.exact_value(answer if is_percent[0] else reference)
-    if bare is not None and abs(bare) > 1:
-        pairs.append((Quantity(reference), Quantity(answer)))
-    return pairs
-
-
-def _same_quantity(reference: Quantity, answer: Quantity, algebra: Algebra) -> bool:
-    expected, given = exact.exact_value(reference.text), exact.exact_value(answer.text)
-    if expected is None or given is None:
-        if _folded(reference.text) == _folded(answer.text):
-            return reference.factor == answer.factor
-        return algebra.same_expression(reference, answer)
-    expected, given = expected * reference.factor, given * answer.factor
-    if expected == given:
-        return True
-    return is_rounded(reference, given) or is_rounded(answer, expected)
-
-
-def is_rounded(quantity: Quantity, value: Fraction) -> bool:
-    """Whether a quantity is written as a decimal that is the rounding of a value which has no finite decimals."""
-    decimal = exact.as_decimal(quantity.text)
-    if decimal is None or exact.has_finite_decimals(value):
-        return False
-    return exact.is_rounding_of(decimal, value / quantity.factor)

@@ -38,6 +38,8 @@ _SYMBOLS = {
     0x27E8: r"\langle ",
     0x27E9: r"\rangle ",
     0x2032: "'",
+    0x2033: "''",
+    0x2236: ":",
     0x2019: "'",
 }
 _SUPERSCRIPTS = {
@@ -54,7 +56,7 @@ _LAYOUT = re.compile(
     r"|rm|bf|it|large|Large|normalsize)(?![A-Za-z])\.?"
 )
 _SPACE = re.compile(
-    r"(?<!\\)\\(?:[,;:> ]|quad|qquad|thinspace|enspace|hfill)(?![A-Za-z])|~|\\hspace\s?\{[^{}]*\}|[\s\x00-\x1f]+"
+    r"(?<!\\)\\(?:[,;:> ]|(?:quad|qquad|thinspace|enspace|hfill)(?![A-Za-z]))|~|\\hspace\s?\{[^{}]*\}|[\s\x00-\x1f]+"
 )
 _WRAPPER = re.compile(
     r"\\(text|textbf|textit|textrm|textsf|texttt|textnormal|mathrm|mathbf|mathit|mathsf|mathnormal|mbox|hbox|emph"
@@ -89,8 +91,21 @@ _FUNCTIONS = frozenset(
         "det",
     )
 )
+# Letters are variables; set upright behind a value, these are units. Elsewhere upright letters stay what they are.
+_UPRIGHT = ("text", "textrm", "mathrm", "mbox", "hbox", "textnormal")
+_UNIT_LETTERS = frozenset("mgshlLNJVWAKCF")
+
+# Several options.
+_LETTERS = re.compile(r"[A-Z](?:(?:,| and|, and| or) [A-Z])+")
+_UNIT_FRACTION = re.compile(
+    r"\\[dt]?frac ?\{ ?\\(?:text|mathrm) ?\{(?P<over>[^{}]*)\} ?\} ?"
+    r"\{ ?\\(?:text|mathrm) ?\{(?P<under>[^{}]*)\}(?P<power> ?\^ ?\{?\d\}?)? ?\}"
+)
 
 _REPLACEMENTS = [
+    (re.compile(r"^ ?(?:\\text\{ ?(?:negative|minus) ?\}|(?:negative|minus) )(?= ?[\d\\])", re.IGNORECASE), "-"),
+    (re.compile(r"\{([^{}]*?)\\choose(?![A-Za-z])([^{}]*)\}"), r"\\binom{\1}{\2}"),
+    (re.compile(r"\{([^{}]*?)\\over(?![A-Za-z])([^{}]*)\}"), r"\\frac{\1}{\2}"),
     (re.compile(r"\\[dtc]frac(?![A-Za-z])"), r"\\frac"),
     (re.compile(r"\\[dt]binom(?![A-Za-z])"), r"\\binom"),
     (re.compile(r"\\(?:leqslant|leqq|leq|le)(?![A-Za-z])"), "<="),
@@ -100,9 +115,13 @@ _REPLACEMENTS = [
     (re.compile(r"\\gt(?![A-Za-z])"), ">"),
     (re.compile(r"\\(?:times|cdotp|ast)(?![A-Za-z])|\*"), r"\\cdot "),
     (re.compile(r"\\div(?![A-Za-z])"), "/"),
+    (re.compile(r"\\colon(?![A-Za-z])|\\text\{ ?: ?\}"), ":"),
+    (re.compile(r"\^ ?(?:\{ ?\\prime ?\}|\\prime(?![A-Za-z]))"), "'"),
+    (re.compile(r"\^ ?\{ ?\\prime ?\\prime ?\}"), "''"),
     (re.compile(r"\\(?:infin|infty)(?![A-Za-z])|\\text\{ ?infinity ?\}", re.IGNORECASE), r"\\infty "),
     (re.compile(r"\+ ?\\infty"), r"\\infty"),
     (re.compile(r"\\lg(?![A-Za-z])"), r"\\log_{10} "),
+    (re.compile(r"^ ?\\text\{[^{}]{0,40}\banswer(?: is)?:? ?([-+]?\d[^{}]*)\}", re.IGNORECASE), r"\1"),
     (re.compile(r"^ ?(?:\\text\{[^{}]*(?:answer[^{}]*|:) ?\}|\\approx(?![A-Za-z]))", re.IGNORECASE), ""),
     (re.compile(r"\\mathbb ?\{? ?R ?\}?|\\(?:R|Reals|reals)(?![A-Za-z])"), r"\\mathbb{R}"),
     (re.compile(r"\\(?:varnothing|emptyset)(?![A-Za-z])"), r"\\emptyset "),
@@ -110,7 +129,10 @@ _REPLACEMENTS = [
     (re.compile(r"\\(?:rbrace)(?![A-Za-z])"), r"\\}"),
     (re.compile(r"\\(?:vee|lor)(?![A-Za-z])|\\text\{ ?or ?\}|(?<![A-Za-z\\])or(?![A-Za-z])"), r"\\lor "),
     (re.compile(r"\\(?:wedge|land)(?![A-Za-z])|\\text\{,? ?and ?\}|(?<![A-Za-z\\])and(?![A-Za-z])"), r"\\land "),
-    (re.compile(r"\^ ?(?:\{ ?\\circ ?\}|\\circ(?![A-Za-z]))|\\degree(?![A-Za-z])|\\text\{ ?degrees? ?\}"), r"^\\circ "),
+    (
+        re.compile(r"\^ ?(?:\{ ?\\circ ?\}|\\circ(?![A-Za-z]))|\\degree(?![A-Za-z])|\\text\{ ?deg(?:rees?)? ?\}"),
+        r"^\\circ ",
+    ),
     (re.compile(r"(?<=\d) ?degrees?(?![A-Za-z])"), r"^\\circ "),
     (re.compile(r"\\%|\\text\{ ?(?:percent|%) ?\}|(?<=\d) ?percent(?![A-Za-z])"), "%"),
     (re.compile(r"\{,\}|\\text\{,\}"), ","),
@@ -135,7 +157,7 @@ def clean(text: str) -> str:
     text = re.sub(r"(?<!\\)\\[()\[\]]|\$", " ", text)
     text = _SPACE.sub(" ", _LAYOUT.sub(" ", _COLOUR.sub("", text)))
     text = _ALIGNED.sub(_without_columns, text)
-    text = _unwrap(text)
+    text = _unwrap(_UNIT_FRACTION.sub(r"\\text{\g<over>/\g<under>}\g<power>", text))
     for pattern, replacement in _REPLACEMENTS:
         text = pattern.sub(replacement, text)
     text = _brace_arguments(text)
@@ -191,13 +213,27 @@ def _unwrapped(match: re.Match[str]) -> str:
     argument = match.string[match.end() :].lstrip()[:1]
     if word in _FUNCTIONS and (word not in ("min", "max", "det", "tan", "sec") or argument in ("(", "\\", "_", "{")):
         return f"\\{word} "
+    if match.group(1) in _UPRIGHT and word in _UNIT_LETTERS and _stands_as_unit(match):
+        return f"\x00{{{content}}}"
     is_mathematics = (
-        re.match(r"[-+\xa4]? ?\d", word) or re.search(r"[=\\\x00]", word) or not re.search(r"[A-Za-z]{2}", word)
+        _LETTERS.fullmatch(word)
+        or re.match(r"[-+\xa4]? ?\d", word)
+        or re.search(r"[=\\\x00]", word)
+        or not re.search(r"[A-Za-z]{2}", word)
     )
     if match.group(1) in ("boxed", "fbox") or is_mathematics:
         return content
     # The mark keeps the result from being taken apart again; `_unwrap` turns it into a command.
     return f"\x00{{{content}}}"
+
+
+def _stands_as_unit(match: re.Match[str]) -> bool:
+    """Whether an upright letter stands where units do: behind a value, with at most a power or other units after it."""
+    before, after = match.string[: match.start()].rstrip(), match.string[match.end() :].lstrip()
+    if re.search(r"(?:\\circ|\\degree) ?\}?$", before):
+        return False  # The letter of a scale of temperature.
+    follows = re.match(r"$|[\^/}.,;:]|\\(?:text|mathrm|cdot|land|lor)", after)
+    return follows is not None and re.search(r"[\w)}]$", before) is not None
 
 
 def _brace_arguments(text: str) -> str:

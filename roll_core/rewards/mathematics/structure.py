@@ -8,7 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from roll_core.rewards.mathematics.nodes import (
+    NOTHING,
+    REALS,
+    Items,
+    Matrix,
+    Node,
+    Ratio,
+    Relation,
+    Residue,
+    Scalar,
+    SetOperation,
+    Word,
+)
 
 _MAX_DEPTH = 12
 _TOKEN = re.compile(
@@ -23,6 +36,13 @@ _SET_OPERATORS = ("\\cup", "\\cap", "\\setminus", "\\backslash")
 _MATRIX = re.compile(
     r"\\begin ?\{(?P<name>[pbB]?matrix|smallmatrix|array)\}(?P<body>.*)\\end ?\{(?P=name)\}", re.DOTALL
 )
+# A number times a matrix.
+_MULTIPLE = re.compile(
+    r"(?P<factor>(?:[-\d./ ]|\\frac ?\{[^{}]*\}\{[^{}]*\}|\\sqrt ?\{[^{}]*\})+?)(?: ?\\cdot)? ?"
+    r"(?P<matrix>\\begin ?\{[pbB]?matrix\}(?:(?!\\begin).)*\\end ?\{[pbB]?matrix\})",
+    re.DOTALL,
+)
+_TRANSPOSED = re.compile(r"(.*(?:\\end ?\{[a-zA-Z]+\}|[)\]])) ?\^ ?\{ ?(?:T|t|\\top|\\intercal) ?\}", re.DOTALL)
 _CASES = re.compile(r"\\begin ?\{(?P<name>cases|aligned|gathered)\}(?P<body>.*)\\end ?\{(?P=name)\}", re.DOTALL)
 _PLAIN_WORDS = re.compile(r"[A-Za-z][A-Za-z' -]*")
 _SHORT_WORDS = frozenset(
@@ -47,6 +67,8 @@ _SHORT_WORDS = frozenset(
     )
 )
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])|(?<![\d. ])\d{1,3}(?: \d{3})+(?![\d /])")
+_SPELLED_COLON = re.compile(r" ?\\text\{ ?to ?\} ?| to ")
+_LONG_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}(?![A-Za-z}])")
 
 # What a congruence gives: 3 \pmod 7, x \equiv 3 \pmod{7}, 10 \bmod 7, 3 (mod 7).
 _MODULUS = re.compile(
@@ -61,85 +83,37 @@ _DOMAIN = re.compile(r"\(?[a-z](?:_\{\w+\})? ?\\in ?\\mathbb ?\{?[ZNQ]\}?(?:[_^]
 _TIME = re.compile(r"\d{1,2}:0\d|\d{1,2}:\d\d ?[ap]\.? ?m\.?", re.IGNORECASE)
 
 _NOTHING = frozenset({"nosolution", "nosolutions", "norealsolution", "norealsolutions", "emptyset", "theemptyset"})
+_NUMBER_WORDS = (
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+    "twenty",
+)
+_NAMED_SETS = {
+    "\\mathbb{R}": REALS,
+    "\\mathbb{R}^{+}": Items((Scalar("0"), Scalar("\\infty")), "(", ")"),
+    "\\mathbb{R}^+": Items((Scalar("0"), Scalar("\\infty")), "(", ")"),
+    "\\emptyset": NOTHING,
+}
 _REALS = frozenset({"allrealnumbers", "allreals", "realnumbers", "therealnumbers", "allrealx"})
 _UNDEFINED = frozenset({"dne", "doesnotexist", "undefined", "thelimitdoesnotexist"})
-
-
-@dataclass(frozen=True)
-class Scalar:
-    """One expression, unit and percent sign included."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Word:
-    """An answer in words, without spaces, punctuation and upper case."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Items:
-    r"""Several answers: between `\{` and `\}` a set, between brackets a tuple or interval, else a list.
-
-    `connective` is `\land` where commas or "and" separate them, `\lor` where "or" does.
-    """
-
-    items: tuple[Node, ...]
-    left: str = ""
-    right: str = ""
-    connective: str = "\\land"
-
-    @property
-    def is_set(self) -> bool:
-        return self.left == "{"
-
-    @property
-    def is_bracketed(self) -> bool:
-        """Whether order counts: a tuple, vector or interval."""
-        return self.left in ("(", "[")
-
-
-@dataclass(frozen=True)
-class SetOperation:
-    """Sets joined by union, intersection or difference, from left to right."""
-
-    parts: tuple[Node, ...]
-    operators: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Relation:
-    """A chain such as `x = 2y = 4` or `0 <= x < 3`: texts of the sides, and what stands between them."""
-
-    sides: tuple[str, ...]
-    operators: tuple[str, ...]
-
-    @property
-    def is_equation(self) -> bool:
-        return all(operator == "=" for operator in self.operators)
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """Rows of entries."""
-
-    rows: tuple[tuple[Node, ...], ...]
-
-
-@dataclass(frozen=True)
-class Residue:
-    """An integer as its least residue: what `10 \\bmod 7` and `x \\equiv 3 \\pmod 7` say."""
-
-    value: int
-    modulus: int
-
-
-Node = Scalar | Word | Items | SetOperation | Relation | Matrix | Residue
-
-REALS = Items((Scalar("-\\infty"), Scalar("\\infty")), "(", ")")
-NOTHING = Items((), "{", "}")
 
 
 def readings(text: str) -> list[Node]:
@@ -174,8 +148,14 @@ def read(text: str, depth: int = 0) -> Node:
     if depth > _MAX_DEPTH or not text:
         return Scalar(text)
     matrix = _MATRIX.fullmatch(text)
-    if matrix:
+    if matrix and _is_one_block(text):
         return _read_matrix(matrix, depth)
+    transposed = _TRANSPOSED.fullmatch(text)
+    if transposed and _is_one_block(transposed[1].rstrip()):
+        return _transposed(read(transposed[1], depth + 1), text)
+    multiple = _MULTIPLE.fullmatch(text)
+    if multiple:
+        return _read_multiple(multiple, depth)
     cases = _CASES.fullmatch(text)
     if cases and "&" not in cases["body"]:
         rows = [row for row in cases["body"].split("\\\\") if row.strip()]
@@ -191,8 +171,9 @@ def read(text: str, depth: int = 0) -> Node:
         # "k in Z" beside an answer explains the letter.
         stated = [part for part in parts if part.strip() and not _DOMAIN.fullmatch(part.strip())]
         if len(stated) == 1:
-            return read(stated[0], depth + 1)
-        items = tuple(read(part, depth + 1) for part in stated or parts if part.strip())
+            domains = [part for part in parts if _DOMAIN.fullmatch(part.strip())]
+            return _within(read(stated[0], depth + 1), domains[0] if domains else "")
+        items = _flat([read(part, depth + 1) for part in stated or parts if part.strip()])
         return Items(items, connective="\\lor" if "\\lor" in separators else "\\land")
     sides, operators = _split(text, _RELATIONS)
     if operators and all(side.strip() for side in sides):
@@ -200,7 +181,15 @@ def read(text: str, depth: int = 0) -> Node:
     parts, operators = _split(text, _SET_OPERATORS)
     if operators and all(part.strip() for part in parts):
         return SetOperation(tuple(read(part, depth + 1) for part in parts), tuple(operators))
-    return _read_bracketed(text, depth) or _read_plain(text, depth)
+    return _read_bracketed(text, depth) or _read_ratio(text) or _read_plain(text, depth)
+
+
+def _flat(items: Sequence[Node]) -> tuple[Node, ...]:
+    """The items of a list or set, where `\\pm 1` is two of them."""
+    flat: list[Node] = []
+    for item in items:
+        flat.extend(item.items if isinstance(item, Items) and not item.left else [item])
+    return tuple(flat)
 
 
 def _step(token: str) -> int:
@@ -239,6 +228,27 @@ def _read_matrix(matrix: re.Match[str], depth: int) -> Node:
     return Matrix(tuple(rows))
 
 
+def _transposed(node: Node, text: str) -> Node:
+    """A matrix with its rows as columns, and a row of numbers as a column."""
+    if isinstance(node, Items) and node.is_bracketed:
+        return Matrix(tuple((item,) for item in node.items))
+    if isinstance(node, Matrix) and len({len(row) for row in node.rows}) == 1:
+        return Matrix(tuple(zip(*node.rows)))
+    return Scalar(text)
+
+
+def _read_multiple(multiple: re.Match[str], depth: int) -> Node:
+    matrix = read(multiple["matrix"], depth + 1)
+    factor = "-1" if multiple["factor"].strip() == "-" else multiple["factor"].strip()
+    cells = [cell for row in matrix.rows for cell in row] if isinstance(matrix, Matrix) else []
+    if not isinstance(matrix, Matrix) or not all(isinstance(cell, Scalar) for cell in cells):
+        return Scalar(multiple.group())
+    rows = [
+        [Scalar(rf"({factor})\cdot ({cell.text})") for cell in row if isinstance(cell, Scalar)] for row in matrix.rows
+    ]
+    return Matrix(tuple(tuple(row) for row in rows))
+
+
 def _read_relation(sides: list[str], operators: list[str], depth: int) -> Node:
     if operators == ["\\in"]:
         return read(sides[1], depth + 1)
@@ -259,10 +269,21 @@ def _read_residues(text: str) -> Node | None:
     return items[0] if len(items) == 1 else Items(items)
 
 
+def _read_ratio(text: str) -> Ratio | None:
+    parts, colons = _split(text, (":",))
+    if not colons:
+        parts = _SPELLED_COLON.split(text)
+    parts = [part.strip() for part in parts]
+    # Of numbers and letters: a word and a colon introduce what follows.
+    if len(parts) < 2 or not all(parts) or any(_LONG_WORD.search(part) for part in parts):
+        return None
+    return None if _as_word(text) else Ratio(tuple(parts), is_spelled=not colons)
+
+
 def _read_bracketed(text: str, depth: int) -> Node | None:
     tokens = [token.group() for token in _TOKEN.finditer(text)]
     left, right = tokens[0], tokens[-1]
-    if left not in _OPENERS[:5] or right not in _CLOSERS[:5] or _first_close(tokens) != len(tokens) - 1:
+    if left not in _OPENERS[:5] or right not in _CLOSERS[:5] or not _is_one_block(text):
         return None
     inner = text[len(left) : -len(right)].strip()
     is_set = left in ("{", "\\{")
@@ -271,14 +292,27 @@ def _read_bracketed(text: str, depth: int) -> Node | None:
     if left == "\\{":
         parts, bars = _split(inner, ("|", ":"))
         if len(bars) == 1 and _split(parts[1], _RELATIONS)[1]:
-            return read(parts[1], depth + 1)
+            return _within(read(parts[1], depth + 1), parts[0])
     parts, separators = _split(inner, (",", ";"))
     if separators or left == "\\{":
         items = tuple(read(part, depth + 1) for part in parts)
         if is_set:
-            return Items(items, "{", "}")
+            return Items(_flat(items), "{", "}")
         return Items(items, "[" if left == "[" else "(", "]" if right == "]" else ")")
     return read(inner, depth + 1) if left != "\\langle" else None
+
+
+def _is_one_block(text: str) -> bool:
+    tokens = [token.group() for token in _TOKEN.finditer(text)]
+    return _first_close(tokens) == len(tokens) - 1
+
+
+def _within(node: Node, domain: str) -> Node:
+    """A condition on a number that is also said to be whole or rational; any other node, as it is."""
+    named = re.search(r"\\mathbb ?\{?([ZNQ])\}?(.*)", domain)
+    if named is None or not isinstance(node, Relation) or node.is_equation:
+        return node
+    return SetOperation((node, Scalar(rf"\mathbb{{{named[1]}}}{named[2].strip()}")), ("\\cap",))
 
 
 def _first_close(tokens: Sequence[str]) -> int:
@@ -297,7 +331,9 @@ def _read_plain(text: str, depth: int) -> Node:
         return Items((read(upper.lstrip("+ "), depth + 1), read(lower, depth + 1)))
     word = _as_word(text)
     if word is None:
-        return REALS if text == "\\mathbb{R}" else NOTHING if text == "\\emptyset" else Scalar(text)
+        return _NAMED_SETS.get(text, Scalar(text))
+    if word in _NUMBER_WORDS:
+        return Scalar(str(_NUMBER_WORDS.index(word)))
     if word in _NOTHING:
         return NOTHING
     if word in _REALS:

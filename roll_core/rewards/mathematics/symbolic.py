@@ -6,37 +6,29 @@ by their relative difference at a precision that is raised until it decides. Imp
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import sympy
-from latex2sympy2_extended.latex2sympy2 import latex2sympy
 from sympy.solvers.inequalities import solve_univariate_inequality
 
-from roll_core.rewards.mathematics.compare import (
-    CannotCompare,
-    Quantity,
-    UnreadableAnswer,
-    UnreadableReference,
-    is_rounded,
-)
+from roll_core.rewards.mathematics.algebra import CannotCompare, Quantity, UnreadableAnswer, UnreadableReference
 from roll_core.rewards.mathematics.exact import as_decimal, exact_value, is_rounding_of
-from roll_core.rewards.mathematics.structure import (
+from roll_core.rewards.mathematics.expressions import Unreadable, read_expression, value_text
+from roll_core.rewards.mathematics.nodes import (
     Items,
     Matrix,
     Node,
+    Ratio,
     Relation,
     Residue,
     Scalar,
     SetOperation,
     Word,
-    merge_all_thousands,
-    read,
 )
-from roll_core.rewards.mathematics.units import split_unit
+from roll_core.rewards.mathematics.scalars import is_rounded
+from roll_core.rewards.mathematics.structure import read
 
 _DIGITS = 25
 # How far cancellation is followed: numbers that agree to so many digits are equal; functions at a point, to fewer.
@@ -46,17 +38,18 @@ _POINTS = ("37/100", "19/10", "-7/10", "-23/10", "51/10", "11/100", "-31/10", "8
 _INTEGER_POINTS = ("1", "2", "3", "4", "5", "6")
 _MIN_POINTS = 3
 _STRICT = {"<": sympy.StrictLessThan, "<=": sympy.LessThan, ">": sympy.StrictGreaterThan, ">=": sympy.GreaterThan}
-
-
-class _Unreadable(Exception):
-    """An expression that the LaTeX parser does not understand."""
+_DOMAINS = {
+    r"\mathbb{Z}": sympy.S.Integers,
+    **dict.fromkeys([r"\mathbb{Z}^{+}", r"\mathbb{Z}_{+}", r"\mathbb{N}", r"\mathbb{N}^{+}"], sympy.S.Naturals),
+    r"\mathbb{Q}": sympy.S.Rationals,
+}
 
 
 class SympyAlgebra:
     """The algebra of `roll_core.rewards.mathematics.compare`, by sympy."""
 
     def same_expression(self, reference: Quantity, answer: Quantity) -> bool:
-        expected, given = _both(_read, reference.text, answer.text)
+        expected, given = _both(read_expression, reference.text, answer.text)
         expected, given = _scaled(expected, reference.factor), _scaled(given, answer.factor)
         if same_value(expected, given):
             return True
@@ -87,58 +80,16 @@ class SympyAlgebra:
 def _both(reader: Callable[[Any], Any], reference: Any, answer: Any) -> tuple[Any, Any]:
     try:
         expected = reader(reference)
-    except _Unreadable as error:
+    except Unreadable as error:
         raise UnreadableReference(f"the reference cannot be read: {error}") from None
     try:
         return expected, reader(answer)
-    except _Unreadable as error:
+    except Unreadable as error:
         raise UnreadableAnswer(f"the boxed answer cannot be read: {error}") from None
 
 
 def _scaled(value: Any, factor: Fraction) -> Any:
     return value if factor == 1 else value * sympy.Rational(factor.numerator, factor.denominator)
-
-
-@lru_cache(maxsize=256)
-def _read(text: str) -> Any:
-    """A cleaned expression as a sympy expression without floats. A decimal becomes the fraction it stands for."""
-    plain = exact_value(text)
-    if plain is not None:
-        return sympy.Rational(plain.numerator, plain.denominator)
-    prepared = _prepared(text)
-    try:
-        value = latex2sympy(prepared, is_real=True, convert_degrees=False, normalization_config=None)
-    except MemoryError:
-        raise
-    # The parser has no error class of its own: it raises Exception, and whatever its grammar trips over.
-    except Exception:
-        raise _Unreadable(text[:200]) from None
-    if not isinstance(value, sympy.Expr | sympy.MatrixBase):
-        raise _Unreadable(text[:200])
-    imaginary = [symbol for symbol in value.free_symbols if symbol.name == "i"]
-    value = value.subs({symbol: sympy.I for symbol in imaginary}).doit()
-    if value.has(sympy.Float):
-        value = sympy.nsimplify(value, rational=True)
-    if value.has(sympy.nan, sympy.zoo):
-        raise _Unreadable(text[:200])
-    return value
-
-
-def _prepared(text: str) -> str:
-    if "!!" in text:
-        raise _Unreadable("a double factorial")
-    text = merge_all_thousands(text)
-    text = re.sub(r"(\d+(?:\.\d+)?|\)|\}|[a-zA-Z]) ?\^\\circ", r"\1\\cdot \\frac{\\pi}{180}", text)
-    text = re.sub(r"(\d+(?:\.\d+)?)\\cdot \\frac\{\\pi\}\{180\}", r"(\1\\cdot \\frac{\\pi}{180})", text)
-    text = text.replace("%", r"\cdot \frac{1}{100}")
-    text = re.sub(r"(?<![\d_{.])(\d*)\.(\d+)", _decimal_fraction, text)
-    # Parser versions disagree about gamma: a symbol to nobody, a constant to some.
-    return re.sub(r"\\gamma(?![A-Za-z])", r"z_{gamma}", text)
-
-
-def _decimal_fraction(match: re.Match[str]) -> str:
-    digits = match.group(2)
-    return rf"\frac{{{(match.group(1) + digits).lstrip('0') or '0'}}}{{1{'0' * len(digits)}}}"
 
 
 def _is_rounding(decimal: Quantity, other: Quantity, value: Any) -> bool:
@@ -236,19 +187,15 @@ def _is_real_number(value: Any) -> bool:
 
 def _as_zero(equation: Relation) -> Any:
     """An equation as the expression that is zero, without common denominators."""
-    left, right = _read(_value_text(equation.sides[0])), _read(_value_text(equation.sides[-1]))
+    left, right = read_expression(value_text(equation.sides[0])), read_expression(value_text(equation.sides[-1]))
     if isinstance(left, sympy.MatrixBase) or isinstance(right, sympy.MatrixBase):
-        raise _Unreadable("an equation of matrices")
+        raise Unreadable("an equation of matrices")
     return sympy.fraction(sympy.cancel(sympy.together(left - right)))[0]
-
-
-def _value_text(text: str) -> str:
-    return split_unit(text)[0]
 
 
 def _symbols(node: Node) -> set[Any]:
     if isinstance(node, Relation):
-        return set().union(*(_read(_value_text(side)).free_symbols for side in node.sides))
+        return set().union(*(read_expression(value_text(side)).free_symbols for side in node.sides))
     if isinstance(node, Items):
         return set().union(*(_symbols(item) for item in node.items))
     if isinstance(node, SetOperation):
@@ -273,7 +220,7 @@ def _same_inequality(reference: Relation, answer: Relation) -> bool | None:
 
 def _as_positive(relation: Relation) -> tuple[Any, str]:
     """The expression that an inequality says is positive, with `>`, `>=` or `!=`."""
-    left, right = _read(relation.sides[0]), _read(relation.sides[1])
+    left, right = read_expression(relation.sides[0]), read_expression(relation.sides[1])
     operator = relation.operators[0]
     if operator in ("<", "<="):
         return right - left, operator.replace("<", ">")
@@ -299,17 +246,19 @@ def _as_set(node: Node) -> Any:
         sets = [_as_set(item) for item in node.items]
         is_condition = any(isinstance(item, Relation) for item in node.items) and node.connective == "\\land"
         return sympy.Intersection(*sets) if is_condition else sympy.Union(*sets)
+    if isinstance(node, Scalar) and node.text in _DOMAINS:
+        return _DOMAINS[node.text]
     if isinstance(node, Scalar):
         return sympy.FiniteSet(_endpoint(node))
-    raise _Unreadable("neither a set nor a condition")
+    raise Unreadable("neither a set nor a condition")
 
 
 def _endpoint(node: Node) -> Any:
     if not isinstance(node, Scalar):
-        raise _Unreadable("a set whose bounds are no numbers")
-    value = _read(_value_text(node.text))
+        raise Unreadable("a set whose bounds are no numbers")
+    value = read_expression(value_text(node.text))
     if isinstance(value, sympy.MatrixBase) or not value.is_extended_real or value.free_symbols:
-        raise _Unreadable(f"{node.text[:100]} as the bound of a set of reals")
+        raise Unreadable(f"{node.text[:100]} as the bound of a set of reals")
     return value
 
 
@@ -317,10 +266,10 @@ def _solutions(relation: Relation) -> Any:
     """The reals that satisfy a chain of relations in one variable."""
     result: Any = sympy.S.Reals
     for left_text, operator, right_text in zip(relation.sides, relation.operators, relation.sides[1:]):
-        left, right = _read(_value_text(left_text)), _read(_value_text(right_text))
+        left, right = read_expression(value_text(left_text)), read_expression(value_text(right_text))
         symbols = list(left.free_symbols | right.free_symbols)
         if len(symbols) != 1:
-            raise _Unreadable("a condition that is not about one variable")
+            raise Unreadable("a condition that is not about one variable")
         variable = sympy.Symbol("x", real=True)
         left, right = left.subs(symbols[0], variable), right.subs(symbols[0], variable)
         if operator in ("=", "!="):
@@ -344,26 +293,48 @@ def _solved(inequality: Any, variable: Any) -> Any:
 def _same_sets(expected: Any, given: Any) -> bool:
     if expected == given:
         return True
+    if all(_is_countable(numbers) for numbers in (expected, given)):
+        contained = [left.is_subset(right) for left, right in ((expected, given), (given, expected))]
+        if None not in contained:
+            return all(contained)
     difference = sympy.SymmetricDifference(expected, given).doit()
     is_empty = difference.is_empty
     if is_empty is None:
         difference = sympy.Union(sympy.Complement(expected, given), sympy.Complement(given, expected))
         is_empty = difference.is_empty
+    for one, other in ((expected, given), (given, expected)):
+        if is_empty is None and _is_countable(one) and _holds_interval(other):
+            return False
     if is_empty is None:
         raise CannotCompare("sets whose difference cannot be computed")
     return bool(is_empty)
 
 
+def _is_countable(numbers: Any) -> bool:
+    """Whether a set is known to hold rational numbers only, as no interval does."""
+    parts = numbers.args if isinstance(numbers, sympy.Intersection) else (numbers,)
+    return any(part.is_subset(sympy.S.Rationals) is True for part in parts)
+
+
+def _holds_interval(numbers: Any) -> bool:
+    parts = numbers.args if isinstance(numbers, sympy.Union) else (numbers,)
+    return any(isinstance(part, sympy.Interval) for part in parts)
+
+
 def can_read(node: Node) -> str | None:
     """None if every expression in a node can be read, else the first that cannot."""
+    if isinstance(node, Scalar) and node.text in _DOMAINS:
+        return None
     if isinstance(node, Scalar):
         try:
-            _read(_value_text(node.text).removesuffix("%").strip())
-        except _Unreadable as error:
+            read_expression(value_text(node.text).removesuffix("%").strip())
+        except Unreadable as error:
             return str(error)
         return None
     if isinstance(node, Relation):
         children: list[Node] = [read(side) for side in node.sides]
+    elif isinstance(node, Ratio):
+        children = [Scalar(part) for part in node.parts]
     elif isinstance(node, Items):
         children = list(node.items)
     elif isinstance(node, SetOperation):

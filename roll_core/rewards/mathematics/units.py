@@ -29,8 +29,21 @@ _ALIASES = {
     **{"millimeter": "mm", "millimetre": "mm", "inch": "in", "inche": "in", "foot": "ft", "feet": "ft", "yard": "yd"},
     **{"mile": "mi", "gram": "g", "kilogram": "kg", "milligram": "mg", "sec": "s", "second": "s", "minute": "min"},
     **{"hr": "h", "hour": "h", "usd": "dollar", DOLLAR: "dollar", "liter": "l", "litre": "l", "gm": "g"},
-    **{"radian": "rad", "pound": "lb", "meters": "m", "sq": "square", "cu": "cubic"},
+    **{
+        "milliliter": "ml",
+        "millilitre": "ml",
+        "radian": "rad",
+        "pound": "lb",
+        "meters": "m",
+        "sq": "square",
+        "cu": "cubic",
+    },
 }
+_METRIC = ("mm", "cm", "dm", "km", "kg")
+# 3mg is also the weight of a mass.
+_ALSO_PRODUCTS = ("mg", "ml")
+# In cubic meters.
+_VOLUMES = {"l": Fraction(1, 1000), "ml": Fraction(1, 1000000)}
 _POWERS_BEFORE = {"square": 2, "cubic": 3}
 _POWERS_AFTER = {"squared": 2, "cubed": 3}
 _EXPANSIONS = {"mph": "mi/h", "kmh": "km/h", "kph": "km/h"}
@@ -46,16 +59,26 @@ _ARITHMETIC = frozenset({"times", "plus", "minus", "over", "divided", "factorial
 _EMPTY = frozenset({"unit", "of", "the", "a", "approximately", "about", "total", "exactly"})
 
 _POWER = r"(?: ?\^ ?\{? ?-?\d ?\}?)?"
-_WORD = rf"(?:\\text\{{[^{{}}]*\}}|[A-Za-z]+){_POWER}"
-_UNIT = rf"{_WORD}(?: ?(?:/|\\cdot )? ?{_WORD})*"
-# In 5x \text{ cm} the letter belongs to the value.
-_VALUE_END = r"[\d)}!.]|\\pi|(?<![A-Za-z\\])[A-Za-z](?= ?\\text)"
+# Atomic and possessive: "5 aaa...?" could be cut into words in more ways than anyone can wait for.
+_WORD = rf"(?>(?:\\text\{{[^{{}}]*\}}|[A-Za-z]++){_POWER})"
+_UNIT = rf"(?>{_WORD}(?> ?(?:/|\\cdot )? ?{_WORD})*+)"
+# In 5x \text{ cm} and mg \text{ N} the letters belong to the value.
+_VALUE_END = r"[\d)}!.]|\\pi|(?<![A-Za-z\\])[A-Za-z]{1,3}(?= ?\\text)"
 _TRAILING = re.compile(rf"^(?P<value>.*(?:{_VALUE_END}))(?P<space> ?)(?P<unit>{_UNIT})$", re.DOTALL)
 _CURRENCY = re.compile(
     rf"^(?P<sign>-?) ?(?:(?P<dollar>{DOLLAR}|US{DOLLAR}|USD|\\text\{{USD ?\}})|\u20ac|\u00a3|Rs\.?) ?"
 )
 _DEGREES = re.compile(r"^(?P<value>.*[\d)}.]) ?\^\\circ ?(?P<scale>[CF]?)$", re.DOTALL)
-_FUNCTION = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z])")
+_FUNCTION = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z])|cis(?![a-z])")
+_BARE = re.compile(rf"^(?P<value>.*[\w)}}!]) (?P<unit>[A-Za-z]+{_POWER}(?: ?/ ?[A-Za-z]+{_POWER})?)$", re.DOTALL)
+_MINUTES = re.compile(
+    r"^(?P<degrees>\d+) ?\^\\circ ?(?P<minutes>\d+(?:\.\d+)?) ?'(?!')(?: ?(?P<seconds>\d+(?:\.\d+)?) ?(?:''|\"))?$"
+)
+_COMPOUND_PART = re.compile(r"(\d+(?:\.\d+)?) ?(\\text ?\{[^{}]*\}|[A-Za-z]+)")
+_COMPOUND = re.compile(rf"(?:{_COMPOUND_PART.pattern} ?){{2,4}}")
+# Minutes or feet, seconds or inches.
+_PRIMES = re.compile(r"^(?P<value>-?\d+(?:\.\d+)?) ?(?P<primes>'{1,2})$")
+_NUMERIC_VALUE = re.compile(r"(?:[-+\d. (){}/^]|\\(?:frac|sqrt|pi|cdot)(?![A-Za-z]))+")
 _PLAIN_VALUE = re.compile(r"-?[\d.,]+(?:/\d+)?|-?\d* ?\\frac\{-?\d+\}\{\d+\}")
 
 
@@ -83,14 +106,24 @@ def split_unit(text: str) -> tuple[str, Unit]:
         value, rest = split_unit(text[currency.end() :])
         name = "dollar" if currency.group("dollar") else currency.group().strip("- .")
         return currency.group("sign") + value, Unit({name: 1}, rest.scale, rest.scale)
+    minutes = _MINUTES.match(text)
+    if minutes:
+        return rf"({minutes['degrees']}+{minutes['minutes']}/60+{minutes['seconds'] or 0}/3600)", DEGREE
+    primes = _PRIMES.match(text)
+    if primes:
+        return primes["value"], Unit({"'" * len(primes["primes"]): 1})
     degrees = _DEGREES.match(text)
     # In \\sin 30^\\circ the sign belongs to the function's argument.
     if degrees and not _FUNCTION.search(degrees.group("value")):
         scale = degrees.group("scale")
         return degrees.group("value"), Unit({f"degree {scale}": 1}) if scale else DEGREE
+    compound = _compound(text)
+    if compound is not None:
+        return compound
     text = text.replace(DOLLAR, r"\text{dollar}")
+    text = re.sub(r"\\mu ?\\text\{ ?", r"\\text{micro", re.sub(r"(?<=[\d)}]) ?\\Omega$", r" \\text{ohm}", text))
     match = _TRAILING.match(text)
-    if match is None or not re.search(r"\d|\\pi|^[A-Za-z]$", match.group("value")):
+    if match is None or not re.search(r"\d|\\(?:pi|frac|sqrt)|^[A-Za-z]{1,3}$", match.group("value")):
         return text, NO_UNIT
     if "\\text" not in match.group("unit") and not _is_plain_unit(match):
         return text, NO_UNIT
@@ -98,20 +131,66 @@ def split_unit(text: str) -> tuple[str, Unit]:
     return (text, NO_UNIT) if parsed is None else (match.group("value").strip(), parsed)
 
 
+def _compound(text: str) -> tuple[str, Unit] | None:
+    """One length or time in several units, in the first of them: 5 ft 6 in."""
+    if _COMPOUND.fullmatch(text) is None:
+        return None
+    parts = [(number, _parse(unit)) for number, unit in _COMPOUND_PART.findall(text)]
+    first = parts[0][1]
+    if first is None or not first.dimensions:
+        return None
+    terms = []
+    for number, unit in parts:
+        if unit is None or unit.dimensions != first.dimensions:
+            return None
+        factor = unit.size / first.size
+        terms.append(rf"{number}\cdot {factor.numerator}/{factor.denominator}")
+    return f"({'+'.join(terms)})", first
+
+
 def _is_plain_unit(match: re.Match[str]) -> bool:
     # 3x, 15cm and 2 ab are algebra unless a unit is meant: the words must be known, or be words behind a plain number.
-    words = re.findall(r"[A-Za-z]+", match.group("unit"))
-    if not _PLAIN_VALUE.fullmatch(match.group("value").strip()):
+    words = re.findall(r"[A-Za-z]+", match.group("unit").replace("\\cdot", " "))
+    known = all(_is_known(word) for word in words)
+    if not match.group("space") and any(word in _ALSO_PRODUCTS for word in words):
         return False
-    known = all(
-        _canonical(word) in _KNOWN or _canonical(word) in _EXPANSIONS or word in ("square", "sq") for word in words
-    )
+    value = match.group("value").strip()
+    if not _PLAIN_VALUE.fullmatch(value):
+        # Behind a number with pi or roots, ft is a unit and h may be a height; behind letters, ft may be a product.
+        is_numeric = _NUMERIC_VALUE.fullmatch(value) is not None
+        is_metric = bool(match.group("space")) and all(word in _METRIC for word in words)
+        return known and all(len(word) > 1 for word in words) and (is_numeric or is_metric)
     if known:
         return bool(match.group("space")) or all(len(word) > 1 for word in words)
     return bool(match.group("space")) and any(len(word) > 2 for word in words)
 
 
+def _is_known(word: str) -> bool:
+    name = _canonical(word)
+    return name in _KNOWN or name in _VOLUMES or name in _EXPANSIONS or name in _POWERS_BEFORE
+
+
+def without_degrees(text: str) -> str | None:
+    """A sum with angles such as `180^\\circ - x`, without its degree signs; None for anything else."""
+    is_sum = "^\\circ" in text and split_unit(text)[1] == NO_UNIT and not re.search("'|\\\\text", text)
+    return text.replace("^\\circ", "") if is_sum and not _FUNCTION.search(text) else None
+
+
+def bare_unit(text: str) -> tuple[str, Unit]:
+    """The value and the unit where letters at the end are read as one, whatever stands before them: `4r^{2} m^{2}`.
+
+    Only a unit on the other side shows that this is meant.
+    """
+    match = _BARE.match(text)
+    if match is None or not all(_is_known(word) for word in re.findall(r"[A-Za-z]+", match["unit"])):
+        return text, NO_UNIT
+    parsed = _parse(match["unit"])
+    return (text, NO_UNIT) if parsed is None else (match["value"].strip(), parsed)
+
+
 def _canonical(word: str) -> str:
+    if word == "A":
+        return "ampere"  # As opposed to the article.
     lowered = word if word == DOLLAR else word.lower()
     for candidate in (lowered, lowered.removesuffix("s")):
         if candidate in _ALIASES:
@@ -143,6 +222,9 @@ def _parse(text: str) -> Unit | None:
                 size = size ** _POWERS_AFTER[name]
             elif name in _SCALES:
                 scale *= Fraction(_SCALES[name]) ** exponent
+            elif name in _VOLUMES:
+                dimensions["length"] = dimensions.get("length", 0) + 3 * exponent
+                size *= _VOLUMES[name] ** exponent
             elif name not in _EMPTY:
                 dimension, factor = _KNOWN.get(name, (name, Fraction(1)))
                 dimensions[dimension] = dimensions.get(dimension, 0) + exponent

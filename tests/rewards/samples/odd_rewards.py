@@ -98,3 +98,14 @@ class FailsSelfTest(Reward):
 
 
 NOT_A_REWARD = 3
+
+
+def meets(sample: RewardSample) -> float:
+    """A sample that waits has its score once the one that comes has; every sample takes a while."""
+    met = Path(sample.ground_truth)
+    time.sleep(0.1)
+    if sample.response == "come":
+        met.touch()
+    while sample.response == "wait" and not met.exists():
+        time.sleep(0.02)
+    return 1.0
