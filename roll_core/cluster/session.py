@@ -55,7 +55,7 @@ def open_session(platform: Platform, address: str | None = None, helper_cpus: in
                 logging_level="ERROR",
                 **_local_resources(platform, helper_cpus),
             )
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except Exception as error:  # Ray raises nothing narrower where its node is not up after 30 s.
         raise RollError(_no_session(asked, error)) from error
     try:
         with nullcontext() if asked else guarded():
@@ -74,6 +74,8 @@ def _no_session(asked: str | None, error: BaseException) -> str:
     told = "".join(f"\n  cause: {str(cause).splitlines()[0]}" for cause in causes if str(cause))
     action = f"join the Ray cluster at {asked}" if asked else "start Ray on this machine"
     advice = "check `ray status` there, or unset RAY_ADDRESS" if asked else "see the traceback of the cause"
+    if "timed out during startup" in str(error):
+        advice = "once more when the machine is less busy: Ray gives itself 30 s; logs are in /tmp/ray/session_latest"
     if any(isinstance(cause, AuthenticationError) or "AuthenticationError" in str(cause) for cause in causes):
         # A cluster asks for a token wherever its head found one, but a client sends it only if told to.
         advice = "RAY_AUTH_MODE=token, with the cluster's token in ~/.ray/auth_token or where RAY_AUTH_TOKEN_PATH says"
