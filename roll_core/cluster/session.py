@@ -43,18 +43,11 @@ def open_session(platform: Platform, address: str | None = None, helper_cpus: in
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Nothing is reported to anyone.
     # Ray starts a worker per core in advance. Ours have environments of their own, so they would never be used.
     os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
+    options: dict[str, Any] = {"address": asked}
+    if not asked:
+        options = {"address": "local", "include_dashboard": False, **_local_resources(platform, helper_cpus)}
     try:
-        if asked:
-            ray.init(address=asked, namespace=namespace, log_to_driver=False, logging_level="ERROR")
-        else:
-            ray.init(
-                address="local",
-                namespace=namespace,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level="ERROR",
-                **_local_resources(platform, helper_cpus),
-            )
+        ray.init(namespace=namespace, log_to_driver=False, logging_level="ERROR", **options)
     except Exception as error:  # Ray raises nothing narrower where its node is not up after 30 s.
         raise RollError(_no_session(asked, error)) from error
     try:
