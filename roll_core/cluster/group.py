@@ -97,6 +97,21 @@ class WorkerGroup:
         self.lost.clear()
         return ranks
 
+    def link(self) -> WorkerGroup:
+        """The same workers for another process, which calls them and neither starts nor ends them."""
+        return WorkerGroup(self.role, self.specs, list(self.handles))
+
+    def watch_all(self) -> None:
+        """Learn of every worker's end, in the process that got a `link`."""
+        self.watches = [self._watch(rank) for rank in range(len(self))]
+
+    def follow(self, handles: Sequence[Any]) -> None:
+        """Go on with these workers: some may have been started again where this is a `link` to."""
+        if list(handles) != self.handles:
+            self.handles = list(handles)
+            self.lost.clear()
+            self.watch_all()
+
     def kill(self) -> None:
         """End every process of the role, whatever it is doing."""
         import ray

@@ -42,7 +42,7 @@ def padded(batch: DataProto) -> DataProto:
     """A batch that was read by reference, as it looks where it travels inside the calls.
 
     Ragged columns that its meta_info has paddings for become tensors, and `response_mask` [B, R] is made from
-    `response_lengths`. A batch without paddings is returned as it is.
+    `response_lengths` where it is not a column of its own. A batch without paddings is returned as it is.
     """
     paddings: Mapping[str, Padding] = batch.meta_info.get(PADDINGS, {})
     if not paddings:
@@ -50,7 +50,7 @@ def padded(batch: DataProto) -> DataProto:
     objects = dict(batch.non_tensor_batch)
     columns = {name: _padded(list(objects.pop(name)), paddings[name]) for name in paddings if name in objects}
     tensors = {**batch.batch, **columns}
-    if "response_lengths" in tensors:
+    if "response_lengths" in tensors and "response_mask" not in tensors:
         tensors["response_mask"] = response_mask(tensors["response_lengths"], paddings["responses"].width)
     meta = {name: value for name, value in batch.meta_info.items() if name != PADDINGS}
     return DataProto(tensors, objects, meta)
@@ -59,6 +59,6 @@ def padded(batch: DataProto) -> DataProto:
 def _padded(rows: Sequence[torch.Tensor], padding: Padding) -> torch.Tensor:
     if len(rows) == 0:
         # Ranks without rows: the type is that of any other rank's column.
-        dtype = torch.float32 if isinstance(padding.value, float) else torch.int64
+        dtype = {float: torch.float32, bool: torch.bool, int: torch.int64}[type(padding.value)]
         return torch.empty((0, padding.width), dtype=dtype)
     return pad(rows, padding.width, padding.value, left=padding.left)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from roll_core.cluster.group import WorkerGroup
     from roll_core.inference import SamplingParams
     from roll_core.pipelines.agentic import AgenticPipeline
+    from roll_core.pipelines.episodes import Episodes
+    from roll_core.pipelines.remote_episodes import RemoteEpisodes
     from roll_core.rollout.env_async_collector import AsyncEnvCollector
     from roll_core.rollout.env_collector import EnvCollector, GroupFilter
     from roll_core.rollout.env_dialogue import Dialogue
@@ -59,14 +61,40 @@ def read_words(config: AgenticConfig) -> Words:
 
 
 def _assemble(config: AgenticConfig, started: Started, words: Words) -> AgenticPipeline:
-    from roll_core.pipelines.agentic import AgenticPipeline, EpisodeReporter
+    from roll_core.pipelines.agentic import AgenticPipeline
     from roll_core.pipelines.agentic_shaping import EpisodeShaper
+    from roll_core.pipelines.remote_episodes import RemoteEpisodes
 
-    engines, waiter, notify = started.crew.actor_infer, started.waiter, started.display.notice
-    if len(engines) > 1:
+    crew, waiter, notify = started.crew, started.waiter, started.display.notice
+    if len(crew.actor_infer) > 1:
         # The others take over: a death is no reason to end whatever the run waits for.
-        waiter.unwatch(engines)
-    make_environments = partial(environments_of, config, started.setting)
+        waiter.unwatch(crew.actor_infer)
+    episodes: Episodes | RemoteEpisodes
+    if crew.episodes is not None:
+        episodes = RemoteEpisodes(crew.episodes, crew.actor_infer, waiter, started.delivery, notify)
+    else:
+        make_environments = partial(environments_of, config, started.setting)
+        episodes = make_episodes(config, crew.actor_infer, waiter, words, notify, make_environments)
+    parts = make_parts(
+        started,
+        collector=episodes,
+        shaper=EpisodeShaper(config),
+        pad_token_id=words.pad_token_id,
+        tokenizer=words.dialogue.tokenizer,
+    )
+    return AgenticPipeline(parts, episodes, validates=config.val_env_manager is not None)
+
+
+def make_episodes(
+    config: AgenticConfig,
+    engines: WorkerGroup,
+    waiter: Waiter,
+    words: Words,
+    notify: Callable[[str], None],
+    make_environments: MakeEnvironments,
+) -> Episodes:
+    """What plays a run's episodes in this process, and their environments."""
+    from roll_core.pipelines.episodes import Episodes
 
     def make(purpose: str, is_free: bool) -> EnvCollector | AsyncEnvCollector:
         maker = make_async_collector if is_free else make_collector
@@ -75,16 +103,7 @@ def _assemble(config: AgenticConfig, started: Started, words: Words) -> AgenticP
     collector, held_out = make("train", config.is_free), None
     if config.val_env_manager is not None:
         held_out = make("val", config.val_env_manager.pace == "free")
-    parts = make_parts(
-        started,
-        collector=collector,
-        shaper=EpisodeShaper(config),
-        pad_token_id=words.pad_token_id,
-        tokenizer=words.dialogue.tokenizer,
-        reporter_class=EpisodeReporter,
-    )
-    assert isinstance(parts.reporter, EpisodeReporter)
-    return AgenticPipeline(parts, config, words.dialogue, parts.reporter, held_out)
+    return Episodes(config, words.dialogue, words.pad_token_id, collector, held_out)
 
 
 def make_collector(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from roll_core.cluster.calls import Call, Waiter
 from roll_core.cluster.group import WorkerGroup
@@ -56,9 +56,8 @@ class Setting:
 
     @property
     def rolls_by_reference(self) -> bool:
-        """Whether engines put answers into the transport, so that a step's rows never pass through the driver."""
-        reaches_workers = self.transport is not None and self.transport.transport_class.reaches_workers
-        return reaches_workers and isinstance(self.config, RLVRConfig)
+        """Whether workers put what they sample into the transport: a step's rows never pass through the driver."""
+        return self.transport is not None and self.transport.transport_class.reaches_workers
 
 
 @dataclass
@@ -71,6 +70,7 @@ class Crew:
     critic: WorkerGroup | None = None
     rewards: dict[str, WorkerGroup] = field(default_factory=dict)
     shaping: WorkerGroup | None = None
+    episodes: WorkerGroup | None = None
 
     @property
     def trainers(self) -> list[WorkerGroup]:
@@ -80,8 +80,8 @@ class Crew:
     @property
     def groups(self) -> list[WorkerGroup]:
         """All of them."""
-        shaping = [self.shaping] if self.shaping is not None else []
-        return [*self.trainers, self.actor_infer, *self.rewards.values(), *shaping]
+        helpers = [group for group in (self.shaping, self.episodes) if group is not None]
+        return [*self.trainers, self.actor_infer, *self.rewards.values(), *helpers]
 
 
 @dataclass
@@ -127,8 +127,10 @@ def launch(setting: Setting, nodes: Sequence[Node], waiter: Waiter) -> Crew:
         else None,
         critic=start.role("critic", config.critic, TrainWorker) if config.needs_critic and config.critic else None,
         rewards={domain: start.reward(domain, reward) for domain, reward in rewards.items()},
-        shaping=start.shaping(config) if isinstance(config, RLVRConfig) and setting.rolls_by_reference else None,
+        shaping=start.shaping() if setting.rolls_by_reference else None,
     )
+    if isinstance(config, AgenticConfig) and setting.rolls_by_reference:
+        crew.episodes = start.episodes(config, crew.actor_infer)
     for group in crew.groups:
         waiter.watch(group)
     return crew
@@ -228,13 +230,22 @@ class _Start:
             restartable=True,
         )
 
-    def shaping(self, config: RLVRConfig) -> WorkerGroup:
+    def shaping(self) -> WorkerGroup:
         from roll_core.pipelines.shaping_worker import ShapingWorker
 
-        role = WorkerConfig()
-        specs = [self._spec("shaping", role, 0, 1, "")]
-        environment = role_environment(config, role, "shaping", self.setting.platform)
-        return WorkerGroup.launch(ShapingWorker, specs, [None], self.setting.platform, environment, arguments=(config,))
+        return self._helper("shaping", WorkerConfig(), ShapingWorker, self.setting.config)
+
+    def episodes(self, config: AgenticConfig, engines: WorkerGroup) -> WorkerGroup:
+        from roll_core.pipelines.episode_worker import EpisodeWorker
+
+        return self._helper("episodes", config.train_env_manager, EpisodeWorker, self.setting, engines.link())
+
+    def _helper(self, name: str, role: WorkerConfig, worker_class: type, *arguments: Any) -> WorkerGroup:
+        """A process without a device, on the driver's node: it writes files for it."""
+        setting, home = self.setting, Place(self.nodes[0], ())
+        specs = [self._spec(name, role, 0, 1, "")]
+        environment = role_environment(setting.config, role, name, setting.platform)
+        return WorkerGroup.launch(worker_class, specs, [home], setting.platform, environment, arguments=arguments)
 
     def _spec(self, name: str, role: WorkerConfig, rank: int, world_size: int, strategy: str) -> WorkerSpec:
         return worker_spec(self.setting, name, role, rank, world_size, strategy)

@@ -33,7 +33,7 @@ from roll_core.rollout.weight_update import WeightUpdate
 class Source(Rollouts, Protocol):
     """Where a step's rollouts come from; a checkpoint holds where it is."""
 
-    def __call__(self, step: int) -> tuple[list[Any], dict[str, float]]:
+    def __call__(self, step: int) -> tuple[Any, dict[str, float]]:
         """Rollouts of a full batch, and how they came about."""
 
     def paused(self) -> AbstractContextManager[None]:

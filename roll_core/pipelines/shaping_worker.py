@@ -11,12 +11,13 @@ import torch
 
 from roll_core.cluster.spec import WorkerSpec
 from roll_core.cluster.worker import Worker, load_tokenizer
-from roll_core.config.schema import RLVRConfig
+from roll_core.config.schema import AgenticConfig, PPOConfig, RLVRConfig
 from roll_core.data import DataProto
 from roll_core.data.answers import TEXT_COLUMN, RowStore
 from roll_core.data.padding import PADDINGS, padded, response_mask
 from roll_core.data.remote_batch import BatchReader, RowRemoteBatch, put_batch
 from roll_core.display import Sample as ShownSample
+from roll_core.pipelines.agentic_shaping import EpisodeShaper
 from roll_core.pipelines.minibatches import Rows
 from roll_core.pipelines.remote_rollout import RemoteRollout
 from roll_core.pipelines.shaping import Shaper
@@ -65,8 +66,8 @@ class RemoteShaper:
     Computes what the driver computes where there is no transport, with the same functions on the same columns.
     """
 
-    def __init__(self, config: RLVRConfig) -> None:
-        self.config, self.shaper = config, Shaper(config)
+    def __init__(self, config: PPOConfig) -> None:
+        self.config, self.shaper = config, shaper_of(config)
         self._reader: BatchReader | None = None
         self._text_of: dict[int, str] = {}
         self._tokenizer: Any = None
@@ -95,8 +96,9 @@ class RemoteShaper:
         return [shown(some, row).shortened() for row in range(len(rows))]
 
     def _dump(self, reader: BatchReader, rollout: RemoteRollout, batch: DataProto, step: int) -> None:
-        read = padded(reader.materialize(rollout.rows, ["responses", TEXT_COLUMN]))
-        whole = batch.with_columns(responses=read["responses"], response_text=read[TEXT_COLUMN])
+        names = ["responses", *(name for name in ("prompt_text", TEXT_COLUMN) if name in rollout.rows)]
+        read = padded(reader.materialize(rollout.rows, names))
+        whole = batch.with_columns(**{name: read[name] for name in names})
         path = Path(self.config.rollout_dump_dir or "") / f"step-{step:06d}.jsonl"
         write_lines(path, records(whole, self._text))
 
@@ -112,7 +114,7 @@ class RemoteShaper:
 class _Cutting:
     """Cuts a step into mini-batches: their rows are there already, and what belongs to them alone is put."""
 
-    config: RLVRConfig
+    config: PPOConfig
     transport: Transport
     partition: str
     rows: RowRemoteBatch
@@ -142,9 +144,18 @@ class _Cutting:
         return put_batch(self.transport, DataProto(batch.batch), partition=self.partition, like=like)
 
 
-def _batch(reader: BatchReader, rollout: RemoteRollout, config: RLVRConfig) -> DataProto:
+def shaper_of(config: PPOConfig) -> Shaper | EpisodeShaper:
+    """What applies the rules of a config to its steps."""
+    if isinstance(config, AgenticConfig):
+        return EpisodeShaper(config)
+    assert isinstance(config, RLVRConfig), "no other runs have rewards"
+    return Shaper(config)
+
+
+def _batch(reader: BatchReader, rollout: RemoteRollout, config: PPOConfig) -> DataProto:
     """What the shaper reads of a step: neither prompts nor responses."""
-    names = [name for name in ("old_log_probs", "ref_log_probs", "values") if name in rollout.rows]
+    read_where_there = ("old_log_probs", "ref_log_probs", "values", "response_mask", "turns")
+    names = [name for name in read_where_there if name in rollout.rows]
     # Compared with the trainers' own, or, where these are not computed before training, corrected for in the loss.
     if "old_log_probs" in names or not config.recomputes_old_log_probs:
         names.append("infer_log_probs")
@@ -152,13 +163,13 @@ def _batch(reader: BatchReader, rollout: RemoteRollout, config: RLVRConfig) -> D
     width = rollout.rows.meta_info[PADDINGS]["responses"].width
     mask = response_mask(facts["response_lengths"], width)
     tensors = {**facts.batch, "response_mask": mask, **read.batch}
-    return DataProto(tensors, facts.non_tensor_batch, facts.meta_info)
+    return DataProto(tensors, {**facts.non_tensor_batch, **read.non_tensor_batch}, facts.meta_info)
 
 
 class ShapingWorker(Worker):
     """A `RemoteShaper` in a process of its own, without a device."""
 
-    def __init__(self, spec: WorkerSpec, config: RLVRConfig) -> None:
+    def __init__(self, spec: WorkerSpec, config: PPOConfig) -> None:
         super().__init__(spec)
         self.shaper = RemoteShaper(config)
 

@@ -26,7 +26,6 @@ from roll_core.training import TrainPlan
 
 if TYPE_CHECKING:
     from roll_core.pipelines.agentic_shaping import EpisodeShaper
-    from roll_core.pipelines.reporting import Reporter
     from roll_core.pipelines.rlvr import Parts, RlvrPipeline, Source
     from roll_core.pipelines.shaping import Shaper
     from roll_core.pipelines.validation import Validation
@@ -177,7 +176,6 @@ def make_parts(
     pad_token_id: int,
     tokenizer: Any,
     validation: Validation | None = None,
-    reporter_class: type[Reporter] | None = None,
 ) -> Parts:
     """The parts of a pipeline: those given, and those that are alike in all of them."""
     from roll_core.pipelines.recovery import Recovery
@@ -198,7 +196,7 @@ def make_parts(
         turns=DeviceTurns(config, started.setting.platform, crew.trainers, crew.actor_infer, waiter),
         shaper=shaper,
         recovery=Recovery(config, started.folder, crew, waiter, collector, shaper, started.interrupts),
-        reporter=(reporter_class or Reporter)(config, started.trackers, started.display, tokenizer.decode),
+        reporter=Reporter(config, started.trackers, started.display, tokenizer.decode),
         pad_token_id=pad_token_id,
         delivery=started.delivery,
     )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from roll_core.algorithms.metrics import summary
 from roll_core.data import DataProto
-from roll_core.data.padding import pad
+from roll_core.data.padding import Padding, pad
 from roll_core.rollout.env_dialogue import Dialogue
-from roll_core.rollout.env_episode import Episode
+from roll_core.rollout.env_episode import Episode, Row
+from roll_core.rollout.sample import paddings_of as paddings_of_answers
 
 
 def to_batch(episodes: Sequence[Episode], dialogue: Dialogue, pad_token_id: int, max_length: int) -> DataProto:
@@ -21,20 +23,50 @@ def to_batch(episodes: Sequence[Episode], dialogue: Dialogue, pad_token_id: int,
     to the last, and `response_mask` is true for the sampled ones only; `scores` are of whole episodes. Further:
     trajectory [B], numbering the episodes, and the object column `turns`, each row's list of `Turn`.
     """
+    facts = facts_of(episodes, max_length)
+    paddings = paddings_of(facts, pad_token_id)
+    tokens = {name: pad(column, **vars(paddings[name])) for name, column in tokens_of(episodes).items()}
+    turns = [row.turns for row in _rows(episodes)]
+    objects: dict[str, Any] = {**facts.non_tensor_batch, **texts_of(episodes, dialogue), "turns": turns}
+    return DataProto({**tokens, **facts.batch}, objects, facts.meta_info)
+
+
+def tokens_of(episodes: Sequence[Episode]) -> dict[str, list[torch.Tensor]]:
+    """The columns of `to_batch` that are as long as their rows, not padded yet."""
+    rows = _rows(episodes)
+    return {
+        "prompts": [torch.tensor(row.prompt_ids) for row in rows],
+        "responses": [torch.tensor(row.response_ids) for row in rows],
+        "response_mask": [torch.tensor(row.mask) for row in rows],
+        "infer_log_probs": [torch.tensor(row.log_probs) for row in rows],
+    }
+
+
+def paddings_of(facts: DataProto, pad_token_id: int) -> dict[str, Padding]:
+    """How those columns are padded: to the longest prompt and the longest response."""
+    found = paddings_of_answers(facts, pad_token_id)
+    return found | {"response_mask": Padding(found["responses"].width, False)}
+
+
+def texts_of(episodes: Sequence[Episode], dialogue: Dialogue) -> dict[str, list[Any]]:
+    """The columns of `to_batch` that people read, and `turns` without what people read of them."""
+    rows = _rows(episodes)
+    return {
+        "prompt_text": [dialogue.full_text_of(row.prompt_ids) for row in rows],
+        "response_text": [dialogue.full_text_of(row.response_ids) for row in rows],
+        "turns": [[replace(turn, observation="", answer="", metrics={}) for turn in row.turns] for row in rows],
+    }
+
+
+def facts_of(episodes: Sequence[Episode], max_length: int) -> DataProto:
+    """The columns of `to_batch` that are small."""
     rows = [(number, episode, row) for number, episode in enumerate(episodes) for row in episode.rows]
     groups = {name: index for index, name in enumerate(dict.fromkeys(one.plan.traj_group_id for one in episodes))}
-    prompts = [torch.tensor(row.prompt_ids) for _, _, row in rows]
-    responses = [torch.tensor(row.response_ids) for _, _, row in rows]
     scores = torch.tensor([episode.score for _, episode, _ in rows], dtype=torch.float32)
-    width = max(len(response) for response in responses)
     return DataProto(
         {
-            "prompts": pad(prompts, max(len(p) for p in prompts), pad_token_id, left=True),
-            "prompt_lengths": torch.tensor([len(prompt) for prompt in prompts]),
-            "responses": pad(responses, width, pad_token_id),
-            "response_lengths": torch.tensor([len(response) for response in responses]),
-            "response_mask": pad([torch.tensor(row.mask) for _, _, row in rows], width, 0).bool(),
-            "infer_log_probs": pad([torch.tensor(row.log_probs) for _, _, row in rows], width, 0.0),
+            "prompt_lengths": torch.tensor([len(row.prompt_ids) for _, _, row in rows]),
+            "response_lengths": torch.tensor([len(row.response_ids) for _, _, row in rows]),
             "scores": scores,
             "rewards": scores.clone(),
             "is_graded": torch.ones(len(rows), dtype=torch.bool),
@@ -47,14 +79,15 @@ def to_batch(episodes: Sequence[Episode], dialogue: Dialogue, pad_token_id: int,
             "id": _row_ids(episodes),
             "tag": [episode.plan.tag for _, episode, _ in rows],
             "domain": [episode.plan.tag for _, episode, _ in rows],
-            "prompt_text": [dialogue.full_text_of(row.prompt_ids) for _, _, row in rows],
-            "response_text": [dialogue.full_text_of(row.response_ids) for _, _, row in rows],
             "status": ["ok"] * len(rows),
             "reason": [str(episode.end) for _, episode, _ in rows],
-            "turns": [row.turns for _, _, row in rows],
         },
         {"max_response_length": max_length},
     )
+
+
+def _rows(episodes: Iterable[Episode]) -> list[Row]:
+    return [row for episode in episodes for row in episode.rows]
 
 
 def _row_ids(episodes: Iterable[Episode]) -> list[str]:

@@ -123,10 +123,10 @@ class Run:
 
     def worker_pid(self, name: str, timeout_s: float = 120) -> int:
         """Process id of a worker such as actor_train-0, once it has started."""
-        log = self.folder / "logs" / "quickstart" / f"{name}.log"
 
         def found() -> int | None:
-            ids = re.findall(r"process (\d+) on", log.read_text()) if log.exists() else []
+            logs = list((self.folder / "logs").rglob(f"{name}.log"))
+            ids = re.findall(r"process (\d+) on", logs[0].read_text()) if logs else []
             return int(ids[-1]) if ids else None
 
         return wait_for(found, f"{name} to start", timeout_s)

@@ -93,7 +93,7 @@ def named(root: int, title: str) -> int | None:
 
 
 def held(run: Run) -> list[tuple[float, float]]:
-    """Rows and bytes in the transport after each step."""
+    """Rows and bytes in the transport after each training step."""
     [file] = [path for path in run.folder.rglob("metrics.jsonl")]
     records = [json.loads(line) for line in file.read_text().splitlines()]
-    return [(one["system/transport_rows"], one["system/transport_bytes"]) for one in records]
+    return [(one["system/transport_rows"], one["system/transport_bytes"]) for one in records if one["step"]]

@@ -1,7 +1,9 @@
 """Frozen lakes with every kind of trouble that an environment can make."""
 
+import contextlib
 import os
 import random
+import re
 import signal
 import time
 from pathlib import Path
@@ -70,3 +72,17 @@ def trouble(kind: str, result: Stepped) -> Stepped:
     if kind == "hang":
         time.sleep(3600)
     return result
+
+
+class EngineKiller(FrozenLake):
+    """Kills an engine, as kill -9 would, at the first step that any environment of a run takes."""
+
+    def __init__(self, engine_log: str, killed: str, **options: Any) -> None:
+        super().__init__(**options)
+        self.engine_log, self.killed = Path(engine_log), Path(killed)
+
+    def step(self, action: str) -> Stepped:
+        with contextlib.suppress(FileExistsError):
+            self.killed.touch(exist_ok=False)
+            os.kill(int(re.findall(r"process (\d+) on", self.engine_log.read_text())[-1]), signal.SIGKILL)
+        return super().step(action)

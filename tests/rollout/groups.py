@@ -51,7 +51,7 @@ class Group:
 class Waiter:
     """Everything is there already; a call whose result is an error raises it."""
 
-    def wait(self, calls: list[Call]) -> list[Any]:
+    def wait(self, calls: list[Call], timeout_s: float | None = None) -> list[Any]:
         return [call.ref for call in calls]
 
     def ready(self, calls: list[Call]) -> list[Call]:
