@@ -87,11 +87,13 @@ class Waiter:
 def interrupt(flow: EpisodeFlow) -> None:
     """Pause the flow in the midst of an answer."""
     before = flow.resumed
-    for _ in range(100):
+    for attempt in range(100):
         with flow.changed:
             flow.room = 1 + sum(group.is_done for group in flow.open_rollouts())
             flow.begin()
             flow.wait_for(lambda: bool(flow._asked))
+        # Where a machine is busy, an engine takes a while from being asked to its first token.
+        time.sleep(0.002 * (attempt % 20))
         with flow.paused():
             if flow.resumed > before:
                 return
