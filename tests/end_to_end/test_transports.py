@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import psutil
 import pytest
@@ -14,6 +14,7 @@ from tests.end_to_end.runs import Run, assert_all_gone, descendants, wait_for
 MakeRun = Callable[..., Run]
 SHORT = ("max_steps=3", "save_steps=0", "eval_steps=0", "ppo_epochs=2", "enable_reference=true", "use_kl_loss=true")
 TRAINERS = ("actor_train.device_mapping=[0,1]", "actor_train.training_args.gradient_accumulation_steps=1")
+ASYNC = ("async_generation_ratio=1", "actor_infer.device_mapping=[1]")
 FILTERED = ("rewards.math_rule.query_filter_config={type: std_filter}", "is_use_additional_prompts=false")
 RAY = "transfer_backend={backend_name: ray}"
 LOCAL = "transfer_backend={backend_name: local}"
@@ -64,10 +65,11 @@ def test_two_hundred_filtered_steps_leave_no_row_behind(make_run: MakeRun, trans
     ],
     ids=["directory", "storage unit", "controller"],
 )
+@pytest.mark.parametrize("mode", [(), ASYNC], ids=["sync", "async"])
 def test_lost_rows_end_a_run_with_their_cause_and_it_can_go_on(
-    make_run: MakeRun, transport: str, victim: str, cause: str
+    make_run: MakeRun, transport: str, victim: str, cause: str, mode: Sequence[str]
 ) -> None:
-    run = make_run("lost", "max_steps=100000", "eval_steps=0", transport)
+    run = make_run("lost", "max_steps=100000", "eval_steps=0", transport, *mode)
     process = run.start()
     run.wait_for_step(3)
     family = descendants(process.pid)
