@@ -7,6 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from roll_core.errors import ConfigError
+from roll_core.inference import key_value_cache
 from roll_core.inference.compact import CompactDecoder
 from roll_core.inference.compact_model import why_not_compact
 from roll_core.inference.decoder import Compaction, Decoder
@@ -50,7 +51,11 @@ def test_logits_are_those_of_the_models_own_code(folder_of: Folders, kind: str, 
 
 
 @pytest.mark.parametrize(("kind", "name"), PAIRS)
-def test_rows_come_and_go_without_touching_the_others(folder_of: Folders, kind: str, name: str) -> None:
+@pytest.mark.parametrize("large_bytes", [key_value_cache.LARGE_BYTES, 0])
+def test_rows_come_and_go_without_touching_the_others(
+    folder_of: Folders, kind: str, name: str, large_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_value_cache, "LARGE_BYTES", large_bytes)
     model, decoder = reference(folder_of(kind)), decoder_for(folder_of(kind), name)
     texts: list[list[int]] = []
     random = torch.Generator().manual_seed(0)

@@ -1,9 +1,18 @@
+import pytest
 import torch
 
+from roll_core.inference import key_value_cache
 from roll_core.inference.decoder import Compaction
-from roll_core.inference.key_value_cache import KeyValueCache
+from roll_core.inference.key_value_cache import DENSE_COLUMNS, LARGE_BYTES, SPARE_COLUMNS, KeyValueCache
 
 LAYERS, HEADS, SIZE = 2, 3, 4
+
+
+@pytest.fixture(params=[LARGE_BYTES, 0], ids=["roomy", "dense"], autouse=True)
+def large_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Every promise holds for both layouts."""
+    monkeypatch.setattr(key_value_cache, "LARGE_BYTES", request.param)
+    return int(request.param)
 
 
 def cache() -> KeyValueCache:
@@ -99,6 +108,29 @@ def test_a_cache_that_all_rows_left_is_laid_out_as_a_new_one() -> None:
         block.enter([prompt(4, 1.0), prompt(7, 2.0)])
     assert used.data.shape == new.data.shape
     assert (used.first, used.end, used.starts) == (new.first, new.end, new.starts)
+
+
+def test_rows_that_do_not_fit_the_caches_have_few_spare_columns_between_them(large_bytes: int) -> None:
+    block = cache()
+    block.enter([prompt(8, 1.0)] * 4)
+    memory = block.memory.data_ptr()
+    spare = []
+    for step in range(40):
+        write(block, [float(step)] * 4)
+        spare.append(block.data.shape[3] - (block.end - block.first))
+    assert max(spare) == (SPARE_COLUMNS if large_bytes else DENSE_COLUMNS - 1)
+    assert block.memory.data_ptr() == memory
+    assert block.positions().tolist() == [47] * 4
+
+
+def test_padding_stays_masked_while_rows_move() -> None:
+    block = cache()
+    block.enter([prompt(3, 1.0), prompt(9, 2.0)])
+    for step in range(2 * SPARE_COLUMNS):
+        write(block, [8.0, 9.0])
+        mask = block.mask()
+        assert mask is not None
+        assert mask.flatten(1).isinf().tolist() == [[True] * 6 + [False] * (4 + step), [False] * (10 + step)]
 
 
 def test_the_last_rows_move_into_the_gaps() -> None:
