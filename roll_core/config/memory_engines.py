@@ -25,7 +25,10 @@ class Load:
 
 
 def hf_need(size: ModelSize, compute_bytes: int, load: Load) -> Need:
-    """hf_infer: one block of memory for all rows, which is copied to one of twice the width when it is full."""
+    """hf_infer: one block of memory for all rows, which is copied to one of twice the width when it is full.
+
+    On plain processors a block is larger by a part in 2 * layers, which is left out here.
+    """
     if size.parameters is None:
         return Need(remarks=(size.source,))
     weights = size.parameters * compute_bytes
