@@ -5,6 +5,7 @@ No torch tensor is ever pickled: that copies its values several times, and costs
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -99,7 +100,7 @@ def decode(field: FieldSchema, pieces: Sequence[Piece], num_rows: int, *, copy: 
                 column[position] = cell
         return column
     dtype: Any = getattr(torch, field.dtype) if field.kind == "tensor" else np.dtype(field.dtype)
-    row_bytes = dtype.itemsize * int(np.prod(field.shape, dtype=np.int64))
+    row_bytes = dtype.itemsize * math.prod(field.shape)
     data = _gathered(pieces, num_rows, row_bytes, copy=copy)
     if field.kind == "tensor":
         return tensor_of(data.reshape(-1), dtype, (num_rows, *field.shape))

@@ -11,25 +11,30 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pickle import PickleBuffer
 from typing import Any
 
 import numpy as np
 
 from roll_core.transport.base import TransportStats
-from roll_core.transport.layout import StoredColumn
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What one put holds. Its groups of buffers are Ray objects of their own."""
+    """What one put holds. Its groups of buffers are Ray objects of their own.
+
+    `groups` says which of them each column is in. `columns` are StoredColumns by name, pickled once for all readers:
+    this process only passes them on, and Ray pickles dataclasses slowly.
+    """
 
     chunk: str
     partition: str
     num_rows: int
     num_bytes: int
-    columns: Mapping[str, StoredColumn]
+    groups: Mapping[str, int]
+    columns: bytes
 
 
 @dataclass
@@ -41,9 +46,9 @@ class _Chunk:
 
 @dataclass(frozen=True)
 class Found:
-    """Columns of a chunk, and references to the groups they are in."""
+    """Columns of a chunk, as its manifest has them, and references to the groups that were asked for."""
 
-    columns: Mapping[str, StoredColumn]
+    columns: bytes
     groups: Mapping[int, Any]
 
 
@@ -77,7 +82,7 @@ class Directory:
             self._reserved[chunk] = (num_bytes, time.monotonic() + keep_s)
             return True
 
-    def add(self, manifest: Manifest, groups: Sequence[Any], *, copied: bool = False) -> bool:
+    def add(self, manifest: Manifest, groups: Sequence[Any], copied: bool = False) -> bool:
         """Hold a put's rows; False where no room was set aside for it and there is none.
 
         `copied` makes the objects this process's own.
@@ -97,19 +102,22 @@ class Directory:
         taken = self._num_bytes + sum(kept for kept, _until in self._reserved.values())
         return taken + num_bytes <= self.max_bytes
 
-    def find(self, asked: Mapping[str, Rows], names: Sequence[str]) -> dict[str, Found] | Missing:
-        """Where columns of rows are, by chunk; or what is missing, if any is."""
+    def find(self, asked: Mapping[str, bytes], names: Sequence[str]) -> dict[str, Found] | Missing:
+        """Where columns of rows are, by chunk; or what is missing, if any is.
+
+        Rows are their numbers as int64, in bytes, which Ray passes on as they are. Arrays it pickles.
+        """
         with self._lock:
-            missing = [f"{name}.{row}" for name, rows in asked.items() for row in self._missing(name, rows)]
+            missing = [f"{name}.{row}" for name, rows in asked.items() for row in self._missing(name, _numbers(rows))]
             if missing:
                 return Missing(len(missing), missing[0])
             return {name: _found(self._chunks[name], names) for name in asked}
 
-    def clear(self, asked: Mapping[str, Rows]) -> None:
+    def clear(self, asked: Mapping[str, bytes]) -> None:
         """Forget rows, and the objects of chunks that have none left."""
         with self._lock:
-            for name, rows in asked.items():
-                chunk = self._chunks.get(name)
+            for name, numbers in asked.items():
+                chunk, rows = self._chunks.get(name), _numbers(numbers)
                 if chunk is not None:
                     chunk.alive[rows[rows < len(chunk.alive)]] = False
                     if not chunk.alive.any():
@@ -128,23 +136,26 @@ class Directory:
 
     def _missing(self, name: str, rows: Rows) -> list[int]:
         found = self._chunks.get(name)
-        wanted = np.unique(rows)
         if found is not None:
-            lives = wanted < len(found.alive)
-            lives[lives] = found.alive[wanted[lives]]
-            wanted = wanted[~lives]
-        return [int(row) for row in wanted]
+            lives = rows < len(found.alive)
+            lives[lives] = found.alive[rows[lives]]
+            rows = rows[~lives]
+        return sorted(set(rows.tolist()))
 
     def _drop(self, name: str) -> None:
         self._num_bytes -= self._chunks.pop(name).manifest.num_bytes
 
 
 def _found(chunk: _Chunk, names: Sequence[str]) -> Found:
-    columns = {name: chunk.manifest.columns[name] for name in names}
-    return Found(columns, {group: chunk.groups[group] for group in {column.group for column in columns.values()}})
+    wanted = {chunk.manifest.groups[name] for name in names}
+    return Found(chunk.manifest.columns, {group: chunk.groups[group] for group in wanted})
+
+
+def _numbers(rows: bytes) -> Rows:
+    return np.frombuffer(rows, np.int64)
 
 
 def _own(group: Any) -> Any:
     import ray
 
-    return ray.put(ray.get(group))
+    return ray.put([[PickleBuffer(piece) for piece in buffer] for buffer in ray.get(group)])

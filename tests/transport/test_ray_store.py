@@ -28,7 +28,7 @@ def make(session: Session) -> Iterator[Make]:
     def make_one(**config: Any) -> RayTransport:
         made.append(RayTransport(RayTransportConfig(**config)))
         # Short deadlines of tests are for answers, not for the start of a process.
-        ray.get(made[-1]._directory.__ray_ready__.remote())
+        ray.get(made[-1]._directory.actor.__ray_ready__.remote())
         return made[-1]
 
     yield make_one
@@ -135,7 +135,7 @@ def test_a_dead_directory_is_told_at_once_by_every_operation(make: Make) -> None
     transport = make()
     handle = transport.put({"x": torch.ones(2)}, 2)
     packed = pickle.dumps(transport)
-    ray.kill(transport._directory)
+    ray.kill(transport._directory.actor)
     operations: list[Callable[[], object]] = [
         lambda: transport.get(handle),
         lambda: transport.put({"x": torch.ones(2)}, 2),
@@ -152,7 +152,7 @@ def test_a_dead_directory_is_told_at_once_by_every_operation(make: Make) -> None
 def test_a_directory_that_does_not_answer_ends_in_a_timeout(make: Make) -> None:
     transport = make(timeout_s=3)
     handle = transport.put({"x": torch.ones(2)}, 2)
-    process = ray.get(transport._directory.__ray_call__.remote(lambda _self: os.getpid()))
+    process = ray.get(transport._directory.actor.__ray_call__.remote(lambda _self: os.getpid()))
     os.kill(process, 19)
     try:
         with pytest.raises(TransportTimeout, match="did not answer within 3 s"):
@@ -178,8 +178,19 @@ def test_a_put_waits_for_room_and_says_when_none_was_made(make: Make) -> None:
 
 def test_room_that_a_producer_set_aside_before_it_died_comes_back(make: Make) -> None:
     transport = make(max_bytes=4 * MIB)
-    assert transport._call("reserve", "dead", 3 * MIB, 0.3, deadline=transport._deadline())
+    assert transport._ask("reserve", "dead", 3 * MIB, 0.3)
     assert len(transport.put({"x": torch.zeros(3, MIB, dtype=torch.uint8)}, 3)) == 3
+
+
+@pytest.mark.parametrize("num_bytes", [MIB, MIB + 1, 5 * MIB + 3])
+def test_fields_that_ray_was_given_in_pieces_are_whole_and_not_copied(make: Make, num_bytes: int) -> None:
+    transport = make()
+    columns = {name: torch.randint(0, 255, (1, num_bytes), dtype=torch.uint8) for name in ("x", "y")}
+    handle = transport.put(columns, 1)
+    first, again = (transport.get(handle, copy=False) for _ in range(2))
+    for name, column in columns.items():
+        assert torch.equal(first[name], column)
+        assert first[name].data_ptr() == again[name].data_ptr()
 
 
 def test_clearing_the_last_row_of_a_put_frees_its_memory(make: Make) -> None:
@@ -216,7 +227,7 @@ def test_many_puts_go_through_a_small_store_without_a_leak(make: Make) -> None:
 
 def test_a_forked_process_is_told_that_ray_does_not_survive_a_fork(make: Make) -> None:
     transport = make()
-    transport._process += 1
+    transport._directory._process += 1
     with pytest.raises(RollError, match=r"was forked from process \d+, which uses Ray"):
         transport.stats()
 

@@ -1,0 +1,42 @@
+"""Buffers in pieces that Ray copies fast, and whole again where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pickle import PickleBuffer
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+PIECE_BYTES = 2**20
+"""For each longer buffer Ray 2.60 starts six threads and ends them again. On two cores that takes half a millisecond,
+in which 5 MiB are copied: eight fields of 6 MiB took three times as long as their bytes."""
+WHOLE_BYTES = 32 * 2**20
+"""From here on a buffer is left to the threads: where there are cores for them, they copy it faster than one does."""
+
+
+def cut(buffer: Bytes) -> list[PickleBuffer]:
+    """Pieces for Ray to copy from. They share memory with the buffer."""
+    if not PIECE_BYTES < len(buffer) < WHOLE_BYTES:
+        return [PickleBuffer(buffer.data)]
+    memory = buffer.data
+    return [PickleBuffer(memory[start : start + PIECE_BYTES]) for start in range(0, len(buffer), PIECE_BYTES)]
+
+
+def joined(pieces: Sequence[Any]) -> Bytes:
+    """The buffer again, of what came back for its pieces.
+
+    Ray lays pieces one after another, so nothing is copied; where it ever should not, they are.
+    """
+    arrays = [np.frombuffer(piece, np.uint8) for piece in pieces]
+    if len(arrays) == 1:
+        return arrays[0]
+    starts = [array.__array_interface__["data"][0] for array in arrays]
+    ends = [start + len(array) for start, array in zip(starts, arrays)]
+    if starts[1:] != ends[:-1]:
+        return np.concatenate(arrays)
+    # Each piece keeps all memory of its object.
+    return as_strided(arrays[0], (ends[-1] - starts[0],), (1,), writeable=False)
