@@ -1,8 +1,8 @@
 """Moving batches between processes of one node: pickled torch tensors, the transport `ray`, TransferQueue.
 
 Every consumer is another process and reads every byte of what it asked for; times are wall-clock milliseconds with
-one actor call, medians of one run. One limit is a copy of the batch's bytes by one thread into memory that was used
-before, for puts as for reads; the other is Ray itself with numpy arrays in one object. About three minutes on two
+one actor call, medians of one run. Beside them: a copy of the batch's bytes by one thread into memory that was used
+before, for puts as for reads; and what is simplest in Ray, numpy arrays in one object. About three minutes on two
 cores, most of them TransferQueue's start.
 
 Before anything is measured, the object store is written once, and read by every consumer: memory that nobody touched
@@ -107,9 +107,9 @@ class Pickled:
 
 
 class Plain(Pickled):
-    """The least that Ray allows: numpy arrays in one object, with no rows to look up, to free or to wait for."""
+    """Numpy arrays in one object: no tensor is pickled, and there are no rows to look up, to free or to wait for."""
 
-    name = "limit: ray.put of numpy arrays"
+    name = "ray.put of numpy arrays"
 
     def put(self, columns: Columns, num_rows: int) -> Any:
         """As of `Pickled`."""
