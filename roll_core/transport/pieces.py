@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pickle import PickleBuffer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+if TYPE_CHECKING:
+    from roll_core.transport.frozen import Bytes
 
 PIECE_BYTES = 2**20
 """For each longer buffer Ray 2.60 starts six threads and ends them again. On two cores that takes half a millisecond,
@@ -38,5 +38,12 @@ def joined(pieces: Sequence[Any]) -> Bytes:
     ends = [start + len(array) for start, array in zip(starts, arrays)]
     if starts[1:] != ends[:-1]:
         return np.concatenate(arrays)
-    # Each piece keeps all memory of its object.
-    return as_strided(arrays[0], (ends[-1] - starts[0],), (1,), writeable=False)
+    return np.asarray(_OneAfterAnother(arrays, starts[0], ends[-1] - starts[0]))
+
+
+class _OneAfterAnother:
+    """The memory of several arrays, all of which it keeps, as that of one that cannot be written to."""
+
+    def __init__(self, arrays: Sequence[Bytes], start: int, num_bytes: int) -> None:
+        self.arrays = arrays
+        self.__array_interface__ = {**arrays[0].__array_interface__, "data": (start, True), "shape": (num_bytes,)}

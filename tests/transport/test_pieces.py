@@ -1,5 +1,8 @@
 """Buffers in pieces, and whole again."""
 
+import ctypes
+import weakref
+
 import numpy as np
 import pytest
 
@@ -29,6 +32,17 @@ def test_pieces_that_lie_one_after_another_are_not_copied() -> None:
     whole = joined([buffer[:20].data, buffer[20:60].data, buffer[60:].data])
     assert np.shares_memory(whole, buffer) and np.array_equal(whole, buffer)
     assert not whole.flags.writeable
+
+
+def test_a_whole_buffer_keeps_all_its_pieces() -> None:
+    memory = bytearray(64)
+    pieces = [(ctypes.c_uint8 * 20).from_buffer(memory), (ctypes.c_uint8 * 44).from_buffer(memory, 20)]
+    kept = [weakref.ref(piece) for piece in pieces]
+    whole = joined(pieces)
+    del pieces
+    assert all(piece() is not None for piece in kept) and len(whole) == 64
+    del whole
+    assert all(piece() is None for piece in kept)
 
 
 def test_pieces_that_lie_apart_are_copied() -> None:
