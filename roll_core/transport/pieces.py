@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from roll_core.transport.frozen import Bytes
 
 PIECE_BYTES = 2**20
-"""For each longer buffer Ray 2.60 starts six threads and ends them again. On two cores that takes half a millisecond,
-in which 5 MiB are copied: eight fields of 6 MiB took three times as long as their bytes."""
+"""Longer buffers are each copied by threads that Ray starts for them. On two cores that takes half a millisecond more
+for each, in which 5 MiB are copied: eight fields of 6 MiB took 9.2 ms in one put, 48 pieces of 1 MiB 5.9."""
 WHOLE_BYTES = 32 * 2**20
 """From here on a buffer is left to the threads: where there are cores for them, they copy it faster than one does."""
 
