@@ -49,6 +49,11 @@ class Waiter:
         for call in group.watches:
             self.watches.pop(call.ref, None)
 
+    def unwatch_peers(self, group: WorkerGroup) -> None:
+        """Where there are several workers, the others take over: the death of one is no reason to end a wait."""
+        if len(group) > 1:
+            self.unwatch(group)
+
     def wait(self, calls: Sequence[Call], timeout_s: float | None = None) -> list[Any]:
         """Results of all calls, in their order.
 

@@ -106,8 +106,8 @@ class WorkerGroup:
         self.watches = [self._watch(rank) for rank in range(len(self))]
 
     def follow(self, handles: Sequence[Any]) -> None:
-        """Go on with these workers: some may have been started again where this is a `link` to."""
-        if list(handles) != self.handles:
+        """Go on with these workers, all of which live: some may have been started again where this is a `link` to."""
+        if list(handles) != self.handles or self.lost:
             self.handles = list(handles)
             self.lost.clear()
             self.watch_all()
@@ -134,6 +134,15 @@ class WorkerGroup:
     def submit_to(self, rank: int, method: str, *arguments: Any, **options: Any) -> Call:
         """Call one rank, without waiting."""
         return Call(self.specs[rank], method, getattr(self.handles[rank], method).remote(*arguments, **options))
+
+    def submit_split(self, rank: int, method: str, *arguments: Any) -> tuple[Call, Call]:
+        """Call one rank, without waiting, where the method returns two things: a call for each.
+
+        What nobody waits for is not fetched; what was returned outlives the worker.
+        """
+        references = getattr(self.handles[rank], method).options(num_returns=2).remote(*arguments)
+        first, second = (Call(self.specs[rank], method, reference) for reference in references)
+        return first, second
 
     def scatter(self, method: str, parts: Sequence[Any], *arguments: Any) -> list[Call]:
         """Call rank k with part k first, without waiting."""

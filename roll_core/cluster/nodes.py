@@ -50,6 +50,13 @@ def cluster_nodes(platform: Platform, num_nodes: int, devices_per_node: int | No
     return usable[:num_nodes]
 
 
+def own_place() -> Place:
+    """This process's node, without devices."""
+    import ray
+
+    return Place(Node(ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address(), ()), ())
+
+
 def place(devices: Sequence[int], per_worker: int, nodes: Sequence[Node]) -> list[Place]:
     """Worker k gets devices [k * per_worker, (k + 1) * per_worker) of the list; device g is on node g // per node.
 

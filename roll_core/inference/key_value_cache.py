@@ -51,7 +51,7 @@ class KeyValueCache:
         self.is_plain_processor = device.type == "cpu"
         # One part for the keys and one for the values of each layer. Rows move in memory from part to part, for which
         # one more is free.
-        num_parts = 2 * num_layers + self.is_plain_processor
+        num_parts = 2 * num_layers + (1 if self.is_plain_processor else 0)
         self.memory = torch.empty(num_parts, 0, dtype=dtype, device=device)
         self.clear()
 

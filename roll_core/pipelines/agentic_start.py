@@ -66,14 +66,12 @@ def _assemble(config: AgenticConfig, started: Started, words: Words) -> AgenticP
     from roll_core.pipelines.remote_episodes import RemoteEpisodes
 
     crew, waiter, notify = started.crew, started.waiter, started.display.notice
-    if len(crew.actor_infer) > 1:
-        # The others take over: a death is no reason to end whatever the run waits for.
-        waiter.unwatch(crew.actor_infer)
+    waiter.unwatch_peers(crew.actor_infer)
     episodes: Episodes | RemoteEpisodes
     if crew.episodes is not None:
         episodes = RemoteEpisodes(crew.episodes, crew.actor_infer, waiter, started.delivery, notify)
     else:
-        make_environments = partial(environments_of, config, started.setting)
+        make_environments = partial(environments_of, config, started.site, started.setting.platform)
         episodes = make_episodes(config, crew.actor_infer, waiter, words, notify, make_environments)
     parts = make_parts(
         started,

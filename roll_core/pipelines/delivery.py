@@ -89,9 +89,9 @@ def opened(choice: TransportChoice | None, trainers: Sequence[WorkerGroup], wait
 class Delivery:
     """Brings rows to workers. Without a transport they are arguments of calls.
 
-    With one, columns that every role reads are put once per step, and others once per mini-batch; a worker is sent
-    references, and reads the rows and fields that are its own. Everything is freed when the step ends. Where workers
-    put a step's rows themselves, `store` says where, and the driver has references only.
+    With one that reaches workers, these put a step's rows themselves: `store` says where, and the driver has references
+    only. With another, the driver puts columns that every role reads once per step, and others once per mini-batch, and
+    reads each worker's share for it. Everything is freed when the step ends.
     """
 
     def __init__(self, transport: Transport | None = None) -> None:

@@ -10,7 +10,8 @@ from roll_core.config.agentic import CustomEnv, EnvManagerConfig
 from roll_core.config.environment import role_environment
 from roll_core.config.schema import AgenticConfig, GeneratingArgs
 from roll_core.objects import our_name
-from roll_core.pipelines.launch import Setting, worker_spec
+from roll_core.pipelines.launch import Site, worker_spec
+from roll_core.platforms import Platform
 
 if TYPE_CHECKING:
     from roll_core.rollout.env_episode import Style
@@ -24,25 +25,25 @@ MakeEnvironments = Callable[[EnvManagerConfig], "Environments"]
 
 
 def pool_of(config: AgenticConfig, manager: EnvManagerConfig) -> Environments:
-    """Environments in processes beside this one."""
+    """Environments in processes beside this one, with its environment variables."""
     from roll_core.rollout.env_pool import EnvPool
 
     number = num_processes(config, manager)
     return EnvPool(kinds_of(config, manager), number, config.env_monitor.hung_timeout, limits_of(config, manager))
 
 
-def environments_of(config: AgenticConfig, setting: Setting, manager: EnvManagerConfig) -> Environments:
-    """Where environments live: in processes beside the driver, or in workers that are dealt to the nodes of the run.
+def environments_of(config: AgenticConfig, site: Site, platform: Platform, manager: EnvManagerConfig) -> Environments:
+    """Where environments live: in processes beside this one, or in workers that are dealt to the nodes of the run.
 
     Workers are as many as the manager's `world_size`, where that is more than one, else one for each of several nodes.
     """
-    from roll_core.cluster.nodes import Place, cluster_nodes
+    from roll_core.cluster.nodes import Place
     from roll_core.rollout.env_remote import launch_environments
 
     count = manager.world_size or 1
     if count == 1 and config.node_count == 1:
         return pool_of(config, manager)
-    nodes = cluster_nodes(setting.platform, config.node_count, config.devices_per_node(setting.platform))
+    nodes, name = site.nodes, manager.name or "env_manager"
     count = count if count > 1 else len(nodes)
     settings = {
         "num_processes": max(1, -(-num_processes(config, manager) // count)),
@@ -51,10 +52,10 @@ def environments_of(config: AgenticConfig, setting: Setting, manager: EnvManager
         "limits": {tag: max(1, limit // count) for tag, limit in limits_of(config, manager).items()},
     }
     return launch_environments(
-        [worker_spec(setting, manager.name or "env_manager", manager, rank, count, "") for rank in range(count)],
+        [worker_spec(site, name, manager, rank, count, "") for rank in range(count)],
         [Place(nodes[rank % len(nodes)], ()) for rank in range(count)],
-        setting.platform,
-        role_environment(config, manager, manager.name or "env_manager", setting.platform),
+        platform,
+        role_environment(config, manager, name, platform),
         kinds_of(config, manager),
         settings,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -16,18 +18,24 @@ from roll_core.data import DataProto
 from roll_core.data.answers import RowStore
 from roll_core.data.padding import PADDINGS
 from roll_core.data.remote_batch import put_batch
-from roll_core.pipelines.agentic_start import make_episodes, read_words
+from roll_core.pipelines.agentic_start import Words, make_episodes, read_words
 from roll_core.pipelines.environments import environments_of
 from roll_core.pipelines.episodes import Episodes
-from roll_core.pipelines.launch import Setting
+from roll_core.pipelines.launch import Site
 from roll_core.pipelines.remote_rollout import RemoteRollout
 from roll_core.pipelines.step_report import shown_rows
 from roll_core.rollout.env_batch import facts_of, paddings_of, texts_of, tokens_of
+from roll_core.rollout.env_episode import Episode
 from roll_core.transport import Transport
 
 Result = TypeVar("Result")
 Told = tuple[Result, list[str]]
 """A result, and notices for the terminal."""
+State = Mapping[str, Any]
+"""What a checkpoint must hold, as JSON data. Methods that change it return it behind what they tell, so that the driver
+can keep a reference to it without reading it."""
+
+log = logging.getLogger(__name__)
 
 
 class EpisodeWorker(Worker):
@@ -36,15 +44,16 @@ class EpisodeWorker(Worker):
     One thread takes all calls, as environments end with the thread that started them.
     """
 
-    def __init__(self, spec: WorkerSpec, setting: Setting, engines: WorkerGroup) -> None:
+    def __init__(self, spec: WorkerSpec, site: Site, engines: WorkerGroup) -> None:
         super().__init__(spec)
-        assert isinstance(setting.config, AgenticConfig), "only agentic runs play episodes"
-        self.config, self.setting, self.engines = setting.config, setting, engines
+        assert isinstance(site.config, AgenticConfig), "only agentic runs play episodes"
+        self.config, self.site, self.engines = site.config, site, engines
         self.engines.watch_all()
+        self._words: Words | None = None
         self._episodes: Episodes | None = None
         self._transport: Transport | None = None
         self._pauses: list[ExitStack] = []
-        self._notices: list[str] = []
+        self._notices: deque[str] = deque()
 
     @property
     def episodes(self) -> Episodes:
@@ -52,21 +61,23 @@ class EpisodeWorker(Worker):
         assert self._episodes is not None, "episodes are played after `begin`"
         return self._episodes
 
-    def begin(self) -> Told[None]:
+    def begin(self) -> tuple[Told[None], State]:
         """Read the tokenizer, and make the environments."""
         waiter = Waiter(self.config.rpc_timeout)
-        if len(self.engines) == 1:
-            waiter.watch(self.engines)
-        make_environments = partial(environments_of, self.config, self.setting)
-        self._words = read_words(self.config)
-        self._episodes = make_episodes(
-            self.config, self.engines, waiter, self._words, self._notices.append, make_environments
-        )
-        return self._told(None)
+        waiter.watch(self.engines)
+        waiter.unwatch_peers(self.engines)
+        make_environments = partial(environments_of, self.config, self.site, self.platform)
+        words = self._words = read_words(self.config)
+        self._episodes = make_episodes(self.config, self.engines, waiter, words, self._notify, make_environments)
+        return self._told(None), self._state()
 
-    def play(self, step: int, store: RowStore) -> Told[tuple[RemoteRollout, dict[str, float]]]:
+    def play(self, step: int, store: RowStore) -> tuple[Told[tuple[RemoteRollout, dict[str, float]]], State]:
         """A step's episodes, whose rows are in the store, and metrics of them."""
         episodes, metrics = self.episodes.play(step)
+        return self._told((self._put(episodes, step, store), metrics)), self._state()
+
+    def _put(self, episodes: Sequence[Episode], step: int, store: RowStore) -> RemoteRollout:
+        assert self._words is not None, "episodes are played after `begin`"
         facts = facts_of(episodes, self.config.row_length)
         texts = texts_of(episodes, self._words.dialogue)
         small = facts.select(["prompt_lengths", "response_lengths"])
@@ -75,7 +86,7 @@ class EpisodeWorker(Worker):
         self._transport = self._transport or store.open()
         rows = put_batch(self._transport, batch, partition=store.partition)
         shown = {row: texts["prompt_text"][row] for row in shown_rows(self.config, len(facts), step)}
-        return self._told((RemoteRollout(rows, facts, shown), metrics))
+        return RemoteRollout(rows, facts, shown)
 
     def validate(self, step: int) -> Told[tuple[dict[str, float], int]]:
         """As `Episodes.validate`."""
@@ -99,20 +110,22 @@ class EpisodeWorker(Worker):
         self.episodes.weights_are(version)
         return self._told(None)
 
-    def state(self) -> tuple[None, Mapping[str, Any]]:
-        """What a checkpoint must hold, as JSON data, behind nothing: so one can wait for it without reading it."""
-        return None, self.episodes.as_json(self.episodes.state_dict())
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> Told[None]:
+    def load_state_dict(self, state: State) -> tuple[Told[None], State]:
         """Go on from a checkpoint."""
         self.episodes.load_state_dict(state)
-        return self._told(None)
+        return self._told(None), self._state()
 
     def close(self) -> None:
         """End all environments."""
         if self._episodes is not None:
             self._episodes.close()
 
+    def _state(self) -> State:
+        return self.episodes.as_json(self.episodes.state_dict())
+
+    def _notify(self, notice: str) -> None:
+        log.info("%s", notice)  # The driver hears of it when the call that is being answered ends.
+        self._notices.append(notice)
+
     def _told(self, result: Result) -> Told[Result]:
-        notices, self._notices[:] = list(self._notices), []
-        return result, notices
+        return result, [self._notices.popleft() for _ in range(len(self._notices))]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from roll_core.cluster.calls import Call, Waiter
 from roll_core.cluster.group import WorkerGroup
 from roll_core.cluster.infer_worker import InferWorker
-from roll_core.cluster.nodes import Node, Place, place
+from roll_core.cluster.nodes import Node, Place, cluster_nodes, own_place, place
 from roll_core.cluster.reward_workers import JudgeActor, RewardActor
 from roll_core.cluster.spec import WorkerSpec
 from roll_core.cluster.train_worker import TrainWorker
@@ -60,6 +60,28 @@ class Setting:
         return self.transport is not None and self.transport.transport_class.reaches_workers
 
 
+@dataclass(frozen=True)
+class Site:
+    """What workers are started from that need no strategy, as plain data: a worker may start some, too."""
+
+    config: PPOConfig
+    platform_target: str
+    plugins: Mapping[str, str]
+    log_dir: Path
+    nodes: Sequence[Node]
+
+
+def site_of(setting: Setting) -> Site:
+    """Where a run's workers are started; Ray has to be up.
+
+    Raises:
+        RollError: too few nodes, see `cluster_nodes`.
+    """
+    config, platform = setting.config, setting.platform
+    nodes = cluster_nodes(platform, config.node_count, config.devices_per_node(platform))
+    return Site(config, setting.resolved_platform.target, setting.plugins, setting.log_dir, nodes)
+
+
 @dataclass
 class Crew:
     """The workers of a run, by role."""
@@ -102,9 +124,9 @@ class Engines:
         return [self.actor_infer, *self.rewards.values()]
 
 
-def launch_engines(setting: Setting, nodes: Sequence[Node], waiter: Waiter) -> Engines:
+def launch_engines(setting: Setting, site: Site, waiter: Waiter) -> Engines:
     """Start the processes of a run that trains nothing; returns at once."""
-    config, start = setting.config, _Start(setting, nodes)
+    config, start = setting.config, _Start(setting, site)
     rewards = config.rewards if isinstance(config, RLVRConfig) else {}
     engines = Engines(
         actor_infer=start.role("actor_infer", config.actor_infer, InferWorker, threads=ENGINE_THREADS),
@@ -115,9 +137,9 @@ def launch_engines(setting: Setting, nodes: Sequence[Node], waiter: Waiter) -> E
     return engines
 
 
-def launch(setting: Setting, nodes: Sequence[Node], waiter: Waiter) -> Crew:
+def launch(setting: Setting, site: Site, waiter: Waiter) -> Crew:
     """Start every role's processes; returns at once."""
-    config, start = setting.config, _Start(setting, nodes)
+    config, start = setting.config, _Start(setting, site)
     rewards = config.rewards if isinstance(config, RLVRConfig) else {}
     crew = Crew(
         actor_train=start.role("actor_train", config.actor_train, TrainWorker),
@@ -168,11 +190,11 @@ def _engine_threads(config: PPOConfig) -> int:
 @dataclass(frozen=True)
 class _Start:
     setting: Setting
-    nodes: Sequence[Node]
+    site: Site
 
     def role(self, name: str, role: WorkerConfig, worker_class: type, *, threads: int = 1) -> WorkerGroup:
         devices = list(role.device_mapping or range(role.world_size or 1))
-        places = place(devices, max(1, role.num_gpus_per_worker), self.nodes)
+        places = place(devices, max(1, role.num_gpus_per_worker), self.site.nodes)
         target = self.setting.strategies[name].backend.target
         specs = [self._spec(name, role, rank, len(places), target) for rank in range(len(places))]
         environment = role_environment(self.setting.config, role, name, self.setting.platform)
@@ -180,7 +202,7 @@ class _Start:
 
     def judge(self, domain: str, reward: RewardConfig, path: str, engine: WorkerConfig) -> WorkerGroup:
         """Engines on their devices, each of which judges what it is given of the domain."""
-        places = place(engine.devices, max(1, engine.num_gpus_per_worker), self.nodes)
+        places = place(engine.devices, max(1, engine.num_gpus_per_worker), self.site.nodes)
         name, target = f"reward-{domain}", self.setting.strategies[path].backend.target
         specs = [self._spec(name, engine, rank, len(places), target) for rank in range(len(places))]
         settings = {
@@ -238,32 +260,29 @@ class _Start:
     def episodes(self, config: AgenticConfig, engines: WorkerGroup) -> WorkerGroup:
         from roll_core.pipelines.episode_worker import EpisodeWorker
 
-        return self._helper("episodes", config.train_env_manager, EpisodeWorker, self.setting, engines.link())
+        return self._helper("episodes", config.train_env_manager, EpisodeWorker, self.site, engines.link())
 
     def _helper(self, name: str, role: WorkerConfig, worker_class: type, *arguments: Any) -> WorkerGroup:
         """A process without a device, on the driver's node: it writes files for it."""
-        setting, home = self.setting, Place(self.nodes[0], ())
-        specs = [self._spec(name, role, 0, 1, "")]
-        environment = role_environment(setting.config, role, name, setting.platform)
-        return WorkerGroup.launch(worker_class, specs, [home], setting.platform, environment, arguments=arguments)
+        platform, specs = self.setting.platform, [self._spec(name, role, 0, 1, "")]
+        environment = role_environment(self.setting.config, role, name, platform)
+        return WorkerGroup.launch(worker_class, specs, [own_place()], platform, environment, arguments=arguments)
 
     def _spec(self, name: str, role: WorkerConfig, rank: int, world_size: int, strategy: str) -> WorkerSpec:
-        return worker_spec(self.setting, name, role, rank, world_size, strategy)
+        return worker_spec(self.site, name, role, rank, world_size, strategy)
 
 
-def worker_spec(
-    setting: Setting, name: str, role: WorkerConfig, rank: int, world_size: int, strategy: str
-) -> WorkerSpec:
+def worker_spec(site: Site, name: str, role: WorkerConfig, rank: int, world_size: int, strategy: str) -> WorkerSpec:
     """What a worker of a role is told; `strategy` is the target of its strategy, or empty."""
     context = WorkerContext(
-        role=name, rank=rank, world_size=world_size, seed=setting.config.seed, timeout_s=60.0 * role.backend_timeout
+        role=name, rank=rank, world_size=world_size, seed=site.config.seed, timeout_s=60.0 * role.backend_timeout
     )
     return WorkerSpec(
         context=context,
         role=role,
-        platform_target=setting.resolved_platform.target,
+        platform_target=site.platform_target,
         strategy_target=strategy,
-        plugins=setting.plugins,
-        log_file=setting.log_dir / f"{name}-{rank}.log",
+        plugins=site.plugins,
+        log_file=site.log_dir / f"{name}-{rank}.log",
         working_dir=Path.cwd(),
     )

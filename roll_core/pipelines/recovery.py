@@ -61,7 +61,7 @@ class Recovery:
         self.saved_step = 0
         self.last_path: Path | None = None
         self._has_begun_training = False
-        self._at_last_step = self._snapshot()
+        self._at_last_step = self._snapshot(0)
 
     def restore(self, resume: Resume) -> None:
         """Put trainers, samplers and random states where the checkpoint left them."""
@@ -73,7 +73,7 @@ class Recovery:
         self.rollout.load_state_dict(state.sampler)
         self.shaper.load_state_dict(state.other["shaper"])
         self.step = self.saved_step = state.step
-        self._at_last_step = self._snapshot()
+        self._at_last_step = self._snapshot(state.step)
 
     def begin_training(self) -> None:
         """From here until `trained`, the trainers' weights belong to no step; interrupts wait until `finish`."""
@@ -82,8 +82,9 @@ class Recovery:
 
     def trained(self, step: int) -> None:
         """The trainers have a step's weights: remember where everything stands, to save it whatever comes now."""
+        # Made first: where a part cannot say where it is, what is known of the step before must not be saved for it.
+        self._at_last_step = self._snapshot(step)
         self.step, self._has_begun_training = step, False
-        self._at_last_step = self._snapshot()
 
     def finish(self) -> None:
         """A step has ended: save it if it is time.
@@ -158,7 +159,5 @@ class Recovery:
             groups.append((self.crew.critic, path / "critic"))
         return groups
 
-    def _snapshot(self) -> PipelineState:
-        return PipelineState(
-            step=self.step, sampler=self.rollout.state_dict(), other={"shaper": self.shaper.state_dict()}
-        )
+    def _snapshot(self, step: int) -> PipelineState:
+        return PipelineState(step=step, sampler=self.rollout.state_dict(), other={"shaper": self.shaper.state_dict()})

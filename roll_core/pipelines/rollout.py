@@ -16,13 +16,12 @@ from typing import Any, Protocol
 
 from roll_core.cluster.calls import Waiter
 from roll_core.cluster.group import WorkerGroup
-from roll_core.cluster.nodes import cluster_nodes
 from roll_core.cluster.session import open_session
 from roll_core.config.rollout_steps import RolloutSteps
 from roll_core.config.schema import PPOConfig, RLVRConfig
 from roll_core.display import RunDisplay, Sample
 from roll_core.pipelines.interrupts import Interrupts
-from roll_core.pipelines.launch import Engines, Setting, launch_engines, set_up
+from roll_core.pipelines.launch import Engines, Setting, launch_engines, set_up, site_of
 from roll_core.pipelines.rollout_folder import RolloutFolder
 from roll_core.pipelines.rollout_summary import Counting, Verdict
 from roll_core.pipelines.start import Outcome, tracker_info
@@ -165,9 +164,9 @@ def _engines(setting: Setting, display: RunDisplay) -> Iterator[tuple[Engines, W
     display.phase("starting Ray")
     with open_session(setting.platform, config.ray_address), interrupts.listening():
         waiter = Waiter(config.rpc_timeout)
-        nodes = cluster_nodes(setting.platform, config.node_count, config.devices_per_node(setting.platform))
+        site = site_of(setting)
         display.phase("starting workers")
-        engines = launch_engines(setting, nodes, waiter)
+        engines = launch_engines(setting, site, waiter)
         display.phase("loading models")
         set_up(engines, waiter, {})
         yield engines, waiter

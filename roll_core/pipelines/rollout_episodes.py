@@ -12,7 +12,7 @@ from roll_core.config.schema import AgenticConfig
 from roll_core.display import Sample
 from roll_core.pipelines.agentic_start import Words, make_collector, read_words
 from roll_core.pipelines.environments import environments_of
-from roll_core.pipelines.launch import Engines, Setting
+from roll_core.pipelines.launch import Engines, Setting, site_of
 from roll_core.pipelines.rollout import Record
 from roll_core.pipelines.rollout_summary import Verdict
 from roll_core.rollout.env_batch import episode_metrics, records
@@ -41,10 +41,8 @@ class EpisodePlan:
 
     def source(self, engines: Engines, waiter: Waiter, notify: Callable[[str], None]) -> EpisodeSource:
         """Plays with these engines."""
-        if len(engines.actor_infer) > 1:
-            # The others take over: a death is no reason to end whatever the run waits for.
-            waiter.unwatch(engines.actor_infer)
-        make_environments = partial(environments_of, self.config, self.setting)
+        waiter.unwatch_peers(engines.actor_infer)
+        make_environments = partial(environments_of, self.config, site_of(self.setting), self.setting.platform)
         collector = make_collector(
             self.config, engines.actor_infer, waiter, self.words, "rollout", notify, make_environments
         )

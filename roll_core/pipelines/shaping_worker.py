@@ -134,7 +134,7 @@ class _Cutting:
         made = self.batch.select([name for name in shared if name in self.batch])
         there = self.rows.union(self._put_columns(made, self.rows))
         for rows, mini in cuts:
-            # Trainers make the mask of responses from their lengths.
+            # Where the mask of responses is no column, trainers make it from their lengths.
             names = dict.fromkeys([*sent(there.fields), *(name for name in mini.columns if name in there)])
             read = there.index(rows).select(list(names))
             own = [name for name in mini.columns if name not in there and name != "response_mask"]
@@ -160,9 +160,10 @@ def _batch(reader: BatchReader, rollout: RemoteRollout, config: PPOConfig) -> Da
     if "old_log_probs" in names or not config.recomputes_old_log_probs:
         names.append("infer_log_probs")
     read, facts = padded(reader.materialize(rollout.rows, names)), rollout.facts
-    width = rollout.rows.meta_info[PADDINGS]["responses"].width
-    mask = response_mask(facts["response_lengths"], width)
-    tensors = {**facts.batch, "response_mask": mask, **read.batch}
+    tensors = {**facts.batch, **read.batch}
+    if "response_mask" not in tensors:
+        width = rollout.rows.meta_info[PADDINGS]["responses"].width
+        tensors["response_mask"] = response_mask(facts["response_lengths"], width)
     return DataProto(tensors, {**facts.non_tensor_batch, **read.non_tensor_batch}, facts.meta_info)
 
 

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from roll_core.checkpoint import CheckpointFolder, Resume
 from roll_core.cluster.calls import Waiter
-from roll_core.cluster.nodes import cluster_nodes
 from roll_core.cluster.session import open_session
 from roll_core.config.schema import GeneratingArgs, PPOConfig, RLVRConfig
 from roll_core.display import RunDisplay
 from roll_core.pipelines.delivery import Delivery, opened
 from roll_core.pipelines.inputs import Inputs, prepare_inputs, read_rows
 from roll_core.pipelines.interrupts import Interrupts
-from roll_core.pipelines.launch import Crew, Setting, launch, set_up
+from roll_core.pipelines.launch import Crew, Setting, Site, launch, set_up, site_of
 from roll_core.trackers import RunInfo, RunTrackers, open_trackers, read_metrics
 from roll_core.training import TrainPlan
 
@@ -54,6 +53,7 @@ class Started:
     """What every pipeline is assembled from, once its workers have loaded their models."""
 
     setting: Setting
+    site: Site
     display: RunDisplay
     crew: Crew
     waiter: Waiter
@@ -112,16 +112,16 @@ def run_pipeline(setting: Setting, display: RunDisplay, recipe: Recipe[Prepared]
         session = open_session(setting.platform, config.ray_address, helper_cpus)
         with session, interrupts.listening(), ExitStack() as stack:
             waiter = Waiter(config.rpc_timeout)
-            nodes = cluster_nodes(setting.platform, config.node_count, config.devices_per_node(setting.platform))
+            site = site_of(setting)
             display.phase("starting workers")
-            crew = launch(setting, nodes, waiter)
+            crew = launch(setting, site, waiter)
             display.phase("loading models")
             set_up(crew, waiter, train_plans(config))
             delivery = stack.enter_context(opened(setting.transport, crew.trainers, waiter))
             inputs = preparing.result()
             for notice in notices:
                 display.notice(notice)
-            parts = Started(setting, display, crew, waiter, folder, trackers, interrupts, delivery)
+            parts = Started(setting, site, display, crew, waiter, folder, trackers, interrupts, delivery)
             pipeline = recipe.assemble(parts, inputs)
             if resume is not None:
                 pipeline.parts.recovery.restore(resume)

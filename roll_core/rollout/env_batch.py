@@ -32,7 +32,7 @@ def to_batch(episodes: Sequence[Episode], dialogue: Dialogue, pad_token_id: int,
 
 
 def tokens_of(episodes: Sequence[Episode]) -> dict[str, list[torch.Tensor]]:
-    """The columns of `to_batch` that are as long as their rows, not padded yet."""
+    """The columns of `to_batch` that are as long as their rows, not padded yet: B tensors [length] each."""
     rows = _rows(episodes)
     return {
         "prompts": [torch.tensor(row.prompt_ids) for row in rows],
@@ -43,7 +43,7 @@ def tokens_of(episodes: Sequence[Episode]) -> dict[str, list[torch.Tensor]]:
 
 
 def paddings_of(facts: DataProto, pad_token_id: int) -> dict[str, Padding]:
-    """How those columns are padded: to the longest prompt and the longest response."""
+    """How those columns are padded: to the longest prompt and the longest response of at least one row."""
     found = paddings_of_answers(facts, pad_token_id)
     return found | {"response_mask": Padding(found["responses"].width, False)}
 
@@ -59,7 +59,7 @@ def texts_of(episodes: Sequence[Episode], dialogue: Dialogue) -> dict[str, list[
 
 
 def facts_of(episodes: Sequence[Episode], max_length: int) -> DataProto:
-    """The columns of `to_batch` that are small."""
+    """The columns of `to_batch` that are small: [B] each."""
     rows = [(number, episode, row) for number, episode in enumerate(episodes) for row in episode.rows]
     groups = {name: index for index, name in enumerate(dict.fromkeys(one.plan.traj_group_id for one in episodes))}
     scores = torch.tensor([episode.score for _, episode, _ in rows], dtype=torch.float32)
@@ -96,7 +96,7 @@ def _row_ids(episodes: Iterable[Episode]) -> list[str]:
 
 def episode_metrics(episodes: Sequence[Episode], prefix: str = "") -> dict[str, float]:
     """What the episodes were like: rollout/, traj/ and env/<tag>/ names, each behind `prefix`."""
-    rows = [row for episode in episodes for row in episode.rows]
+    rows = _rows(episodes)
     sampled = [sum(row.mask) for row in rows]
     metrics = summary("rollout/score", _tensor(one.score for one in episodes))
     metrics |= summary("rollout/response_length", _tensor(sampled))

@@ -41,9 +41,7 @@ class RolloutScheduler:
     ) -> None:
         self.engines, self.rewards, self.waiter = engines, rewards, waiter
         self.tokenizer, self.seed, self.most_running = tokenizer, seed, most_running
-        if len(engines) > 1:
-            # The others take over: a death is no reason to end whatever the run waits for.
-            waiter.unwatch(engines)
+        waiter.unwatch_peers(engines)
 
     def router(self, order: Order, store: AnswerStore | None = None) -> EngineRouter:
         """A way to the engines, for one user at a time."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from roll_core.cluster import calls
 from roll_core.cluster.train_worker import CACHE_BYTES, TrainWorker
 from roll_core.config.schema import AgenticConfig
 from roll_core.data.remote_batch import BatchReader
+from roll_core.errors import WorkerDied
 from roll_core.pipelines.agentic import AgenticPipeline
 from roll_core.pipelines.agentic_shaping import EpisodeShaper
 from roll_core.pipelines.delivery import Delivery
@@ -31,18 +35,43 @@ GIGPO = {"adv_estimator": "gigpo"}
 VALUES = {"adv_estimator": "gae", "add_token_level_kl": True, "entropy_loss_coef": 0.01}
 
 
-def played(by_steps: bool, turns: int = 2) -> Callable[[int], tuple[list[Episode], dict[str, float]]]:
+class Played:
     """Collects groups of two, of different lengths, that do not end alike."""
 
-    def collect(step: int) -> tuple[list[Episode], dict[str, float]]:
+    def __init__(self, *, by_steps: bool, turns: int = 2) -> None:
+        self.by_steps, self.turns = by_steps, turns
+        self.drawn = self.pauses = 0
+        self.is_closed = False
+
+    def __call__(self, step: int) -> tuple[list[Episode], dict[str, float]]:
+        self.drawn += 3
         made = [
-            episode(number, member, [0.0] * (turns + number + step) + [float(member)], by_steps=by_steps, states="abc")
+            episode(number, member, self._rewards(number + step, member), by_steps=self.by_steps, states="abc")
             for number in range(3)
             for member in range(2)
         ]
         return made, {"env/faults": float(step)}
 
-    return collect
+    def _rewards(self, more: int, member: int) -> list[float]:
+        return [0.0] * (self.turns + more) + [float(member)]
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        self.pauses += 1
+        yield
+        self.pauses -= 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"drawn": self.drawn}
+
+    def as_json(self, state: dict[str, Any]) -> dict[str, Any]:
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.drawn = state["drawn"]
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
 class AgenticStep:
@@ -64,10 +93,18 @@ class AgenticStep:
         shaping = None
         if transport is not None:
             words = SimpleNamespace(dialogue=DIALOGUE, pad_token_id=0)
+            notices = deque(["hello"])
             worker = bare(
-                EpisodeWorker, config=config, _episodes=episodes, _words=words, _transport=transport, _notices=["hello"]
+                EpisodeWorker,
+                config=config,
+                _episodes=episodes,
+                _words=words,
+                _transport=transport,
+                _notices=notices,
+                _pauses=[],
             )
-            worker.begin = lambda: (None, [])
+            worker.begin = lambda: ((None, []), {})
+            self.worker = worker
             self.notices: list[str] = []
             players, engines = group("episodes", worker), group("actor_infer")
             episodes = RemoteEpisodes(players, engines, waiter, self.delivery, self.notices.append)
@@ -108,7 +145,7 @@ class AgenticStep:
 @pytest.mark.parametrize("settings", [GRPO, GIGPO, VALUES], ids=["grpo", "values of turns", "values and token KL"])
 def test_every_rank_trains_on_the_same_rows_bit_for_bit(settings: dict[str, Any], by_steps: bool) -> None:
     transport = Everywhere()
-    plain, remote = (AgenticStep(settings, one, played(by_steps)) for one in (None, transport))
+    plain, remote = (AgenticStep(settings, one, Played(by_steps=by_steps)) for one in (None, transport))
     for step in (1, 2):
         (expected, batch), (found, summary) = plain(step), remote(step)
         assert found == expected and found["env/faults"] == step
@@ -138,7 +175,7 @@ def test_less_than_a_hundredth_of_a_steps_episodes_passes_through_the_driver() -
             return handle
 
     transport = Measured()
-    step = AgenticStep({**GRPO, "logging_steps": 0}, transport, played(by_steps=False, turns=3000))
+    step = AgenticStep({**GRPO, "logging_steps": 0}, transport, Played(by_steps=False, turns=3000))
     Counting.passed = 0
     step(1)
     assert 0 < Counting.passed < transport.most / 100, f"{Counting.passed} bytes of {transport.most}"
@@ -148,9 +185,35 @@ def test_ranks_without_rows_get_columns_of_the_same_types() -> None:
     one_by_one = {
         "actor_train": {"training_args": {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 1}}
     }
-    step = AgenticStep({**GRPO, **one_by_one}, Everywhere(), played(by_steps=False))
+    step = AgenticStep({**GRPO, **one_by_one}, Everywhere(), Played(by_steps=False))
     step(1)
     some, none = ([batch for batch in model.trained] for model in step.models["actor_train"])
     assert [len(batch) for batch in some] == [1] * 12 and [len(batch) for batch in none] == [0] * 12
     for one, other in zip(some, none):
         assert {name: one[name].dtype for name in one.columns} == {name: other[name].dtype for name in other.columns}
+
+
+def test_a_state_is_that_after_the_newest_step_whatever_becomes_of_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = AgenticStep(GRPO, Everywhere(), Played(by_steps=False))
+    episodes = step.pipeline.episodes
+    assert isinstance(episodes, RemoteEpisodes)
+    monkeypatch.setattr(calls.Waiter, "wait", lambda self, made: [call.ref for call in made])
+    step(1)
+    after_one = episodes.state_dict()
+    step.worker.play = lambda *_: (_ for _ in ()).throw(WorkerDied("gone"))
+    with pytest.raises(WorkerDied):
+        step(2)
+    assert episodes.as_json(after_one) == episodes.as_json(episodes.state_dict()) == {"drawn": 3}
+    assert episodes.as_json({"drawn": 9}) == {"drawn": 9}
+    episodes.load_state_dict({"drawn": 6})
+    assert episodes.as_json(episodes.state_dict()) == {"drawn": 6}
+
+
+def test_pauses_may_be_nested() -> None:
+    collector = Played(by_steps=False)
+    step = AgenticStep(GRPO, Everywhere(), collector)
+    with step.pipeline.episodes.paused():
+        with step.pipeline.episodes.paused():
+            assert collector.pauses == 2
+        assert collector.pauses == 1
+    assert collector.pauses == 0

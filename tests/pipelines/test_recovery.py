@@ -55,6 +55,20 @@ def test_a_failure_between_steps_saves_the_finished_ones(recovery: Recovery, tmp
     ]
 
 
+def test_weights_are_not_saved_with_the_state_of_the_step_before(
+    recovery: Recovery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recovery.begin_training()
+    recovery.trained(1)
+    recovery.finish()
+    recovery.begin_training()
+    monkeypatch.setattr(recovery.rollout, "state_dict", lambda: (_ for _ in ()).throw(RollError("gone")))
+    with pytest.raises(RollError) as caught, recovery.rescue():
+        recovery.trained(2)
+    assert not (tmp_path / "checkpoint-2").exists()
+    assert "no step was saved yet" in caught.value.__notes__[0]
+
+
 def test_weights_that_were_already_trained_are_not_saved_as_those_of_the_step_before(
     recovery: Recovery, tmp_path: Path
 ) -> None:

@@ -44,6 +44,11 @@ class Group:
         spec = WorkerSpec(context, WorkerConfig(), "", "", {}, Path(), Path())
         return Call(spec, method, getattr(self, method)(rank, *arguments))
 
+    def submit_split(self, rank: int, method: str, *arguments: Any) -> tuple[Call, Call]:
+        call = self.submit_to(rank, method, *arguments)
+        first, second = (Call(call.worker, method, result) for result in call.ref)
+        return first, second
+
     def scatter(self, method: str, parts: Sequence[Any], *arguments: Any) -> list[Call]:
         return [self.submit_to(rank, method, part, *arguments) for rank, part in enumerate(parts)]
 
@@ -60,5 +65,5 @@ class Waiter:
     def take(self, stream: Call) -> Any | None:
         return next(stream.ref, None)
 
-    def unwatch(self, group: Group) -> None:
+    def unwatch_peers(self, group: Group) -> None:
         assert group.watches == []
