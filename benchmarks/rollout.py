@@ -1,8 +1,8 @@
 """Rollout speed: transformers' `generate`, hf_infer with both of its decoders, and vLLM where a Python has it.
 
 Same model, prompts, lengths and sampling, all in one run and alternating, best of the repeats. The table also shows
-how near hf_infer comes to the matrix products alone. At the end, a weight update beside a memory copy. Takes about a
-quarter of an hour on one core.
+how near hf_infer comes to the matrix products alone. At the end, a weight update beside a memory copy. Takes about
+seven minutes on idle cores.
 
     python benchmarks/rollout.py [--models small,medium,large] [--batches 8,32,128,256] [--repeats 3]
                                  [--vllm-python .venv-vllm/bin/python] [--no-weights]
