@@ -2,7 +2,7 @@
 
 import pickle
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,6 +51,17 @@ class Everywhere(LocalTransport):
 
 def _known(number: int) -> Everywhere:
     return Everywhere.known[number]
+
+
+class Measured(Everywhere):
+    """Knows the most bytes that it held."""
+
+    most = 0
+
+    def put(self, *arguments: Any, **options: Any) -> Any:
+        handle = super().put(*arguments, **options)
+        self.most = max(self.most, self.stats().num_bytes)
+        return handle
 
 
 class Counting(Group):
@@ -121,6 +132,18 @@ class Model:
     def train_step(self, batch: DataProto, loss: Any) -> dict[str, float]:
         self.trained.append(batch)
         return {"loss": float(batch["loss_weight"].sum()), "lr": 0.1, "grad_norm": 1.0}
+
+
+def assert_trained_alike(plain: Mapping[str, Sequence[Model]], remote: Mapping[str, Sequence[Model]]) -> None:
+    """The ranks of actor and critic have trained on the same batches, bit for bit, and the actor on some."""
+    for role in ("actor_train", "critic"):
+        for one, other in zip(plain[role], remote[role]):
+            assert len(one.trained) == len(other.trained)
+            assert len(one.trained) > 0 or role == "critic"
+            for expected, found in zip(one.trained, other.trained):
+                assert set(found.columns) == set(expected.columns) and found.meta_info == expected.meta_info
+                for name in expected.columns:
+                    assert found[name].dtype == expected[name].dtype and torch.equal(found[name], expected[name]), name
 
 
 def bare(worker_class: Any, **members: Any) -> Any:

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from roll_core.cluster.infer_worker import InferWorker
 from roll_core.data.answers import RowStore, rest_of, rows_of
@@ -16,7 +15,20 @@ from roll_core.pipelines.step_report import StepSummary
 from roll_core.pipelines.validation import Validation
 from roll_core.pipelines.weighting import sent
 from roll_core.transport import RowHandle, TransportStats
-from tests.pipelines.bare_steps import KL, PROMPTS, SAMPLES, VALUES, Counting, Engine, Everywhere, Step, Tokenizer, bare
+from tests.pipelines.bare_steps import (
+    KL,
+    PROMPTS,
+    SAMPLES,
+    VALUES,
+    Counting,
+    Engine,
+    Everywhere,
+    Measured,
+    Step,
+    Tokenizer,
+    assert_trained_alike,
+    bare,
+)
 from tests.rollout.samples import prompt
 
 
@@ -35,25 +47,10 @@ def test_every_rank_trains_on_the_same_rows_bit_for_bit(settings: dict[str, Any]
         assert summary.largest_advantage == float(batch["advantages"].abs().max())
         assert plain.parts.shaper.state_dict() == remote.parts.shaper.state_dict()
         assert transport.stats() == TransportStats(0, 0)
-    for role in ("actor_train", "critic"):
-        for one, other in zip(plain.models[role], remote.models[role]):
-            assert len(one.trained) == len(other.trained)
-            assert len(one.trained) > 0 or role == "critic"
-            for expected, found in zip(one.trained, other.trained):
-                assert set(found.columns) == set(expected.columns) and found.meta_info == expected.meta_info
-                for name in expected.columns:
-                    assert found[name].dtype == expected[name].dtype and torch.equal(found[name], expected[name]), name
+    assert_trained_alike(plain.models, remote.models)
 
 
 def test_less_than_a_hundredth_of_a_step_passes_through_the_driver() -> None:
-    class Measured(Everywhere):
-        most = 0
-
-        def put(self, *arguments: Any, **options: Any) -> Any:
-            handle = super().put(*arguments, **options)
-            self.most = max(self.most, self.stats().num_bytes)
-            return handle
-
     transport = Measured()
     step = Step(KL, transport, 20_000)
     Counting.passed = 0

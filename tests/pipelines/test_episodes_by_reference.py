@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from roll_core.cluster import calls
 from roll_core.cluster.train_worker import CACHE_BYTES, TrainWorker
@@ -27,7 +26,16 @@ from roll_core.pipelines.step_report import StepSummary, shown, shown_rows
 from roll_core.rollout.env_episode import Episode
 from roll_core.trackers import Timers
 from roll_core.transport import TransportStats
-from tests.pipelines.bare_steps import Counting, Everywhere, Model, Waiting, bare, group
+from tests.pipelines.bare_steps import (
+    Counting,
+    Everywhere,
+    Measured,
+    Model,
+    Waiting,
+    assert_trained_alike,
+    bare,
+    group,
+)
 from tests.pipelines.test_agentic_shaping import DIALOGUE, episode
 
 GRPO = {"adv_estimator": "grpo", "use_kl_loss": True, "enable_reference": True}
@@ -155,25 +163,10 @@ def test_every_rank_trains_on_the_same_rows_bit_for_bit(settings: dict[str, Any]
         assert plain.parts.shaper.state_dict() == remote.parts.shaper.state_dict()
         assert transport.stats() == TransportStats(0, 0)
     assert remote.notices == ["hello"]
-    for role in ("actor_train", "critic"):
-        for one, other in zip(plain.models[role], remote.models[role]):
-            assert len(one.trained) == len(other.trained)
-            assert len(one.trained) > 0 or role == "critic"
-            for expected, found in zip(one.trained, other.trained):
-                assert set(found.columns) == set(expected.columns) and found.meta_info == expected.meta_info
-                for name in expected.columns:
-                    assert found[name].dtype == expected[name].dtype and torch.equal(found[name], expected[name]), name
+    assert_trained_alike(plain.models, remote.models)
 
 
 def test_less_than_a_hundredth_of_a_steps_episodes_passes_through_the_driver() -> None:
-    class Measured(Everywhere):
-        most = 0
-
-        def put(self, *arguments: Any, **options: Any) -> Any:
-            handle = super().put(*arguments, **options)
-            self.most = max(self.most, self.stats().num_bytes)
-            return handle
-
     transport = Measured()
     step = AgenticStep({**GRPO, "logging_steps": 0}, transport, Played(by_steps=False, turns=3000))
     Counting.passed = 0
