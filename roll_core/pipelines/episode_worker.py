@@ -24,7 +24,7 @@ from roll_core.pipelines.episodes import Episodes
 from roll_core.pipelines.launch import Site
 from roll_core.pipelines.remote_rollout import RemoteRollout
 from roll_core.pipelines.step_report import shown_rows
-from roll_core.rollout.env_batch import facts_of, paddings_of, texts_of, tokens_of
+from roll_core.rollout.env_batch import bare_turns, facts_of, paddings_of, texts_of, tokens_of
 from roll_core.rollout.env_episode import Episode
 from roll_core.transport import Transport
 
@@ -82,7 +82,7 @@ class EpisodeWorker(Worker):
         texts = texts_of(episodes, self._words.dialogue)
         small = facts.select(["prompt_lengths", "response_lengths"])
         meta = {**facts.meta_info, PADDINGS: paddings_of(facts, self._words.pad_token_id)}
-        batch = DataProto(small.batch, {**tokens_of(episodes), **texts}, meta)
+        batch = DataProto(small.batch, {**tokens_of(episodes), **texts, "turns": bare_turns(episodes)}, meta)
         self._transport = self._transport or store.open()
         rows = put_batch(self._transport, batch, partition=store.partition)
         shown = {row: texts["prompt_text"][row] for row in shown_rows(self.config, len(facts), step)}

@@ -12,7 +12,7 @@ from roll_core.algorithms.metrics import summary
 from roll_core.data import DataProto
 from roll_core.data.padding import Padding, pad
 from roll_core.rollout.env_dialogue import Dialogue
-from roll_core.rollout.env_episode import Episode, Row
+from roll_core.rollout.env_episode import Episode, Row, Turn
 from roll_core.rollout.sample import paddings_of as paddings_of_answers
 
 
@@ -48,14 +48,18 @@ def paddings_of(facts: DataProto, pad_token_id: int) -> dict[str, Padding]:
     return found | {"response_mask": Padding(found["responses"].width, False)}
 
 
-def texts_of(episodes: Sequence[Episode], dialogue: Dialogue) -> dict[str, list[Any]]:
-    """The columns of `to_batch` that people read, and `turns` without what people read of them."""
+def texts_of(episodes: Sequence[Episode], dialogue: Dialogue) -> dict[str, list[str]]:
+    """The columns of `to_batch` that people read."""
     rows = _rows(episodes)
     return {
         "prompt_text": [dialogue.full_text_of(row.prompt_ids) for row in rows],
         "response_text": [dialogue.full_text_of(row.response_ids) for row in rows],
-        "turns": [[replace(turn, observation="", answer="", metrics={}) for turn in row.turns] for row in rows],
     }
+
+
+def bare_turns(episodes: Sequence[Episode]) -> list[list[Turn]]:
+    """The column `turns` of `to_batch`, without what people read of them."""
+    return [[replace(turn, observation="", answer="", metrics={}) for turn in row.turns] for row in _rows(episodes)]
 
 
 def facts_of(episodes: Sequence[Episode], max_length: int) -> DataProto:
